@@ -19,6 +19,11 @@ pub(super) fn stdout() -> Out<BufWriter<StdoutLock<'static>>> {
     Out::new(BufWriter::new(io::stdout().lock()))
 }
 
+/// A name or a text from elsewhere, for a terminal.
+pub(super) fn printable(text: &str) -> String {
+    shown::message(text).to_string()
+}
+
 /// Says something on the standard error, even if nobody reads it.
 pub(super) fn tell(said: &str) {
     let line = format!("percolator: {}\n", shown::message(said));

@@ -13,12 +13,11 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use percolator_cluster::checkpoint::Archive;
 use percolator_cluster::store::{FolderStore, Id};
-use percolator_files::shown;
 use serde_json::Value;
 
 use crate::exit;
 use crate::metadata::MetadataArgs;
-use crate::out::{stdout, tell};
+use crate::out::{printable, stdout, tell};
 
 #[derive(Debug, Args)]
 pub(crate) struct Checkpoints {
@@ -144,9 +143,4 @@ fn all_ids(archive: &Archive) -> anyhow::Result<Vec<Id>> {
         tell(&format!("the record {key} is not that of an id, and is left alone"));
     }
     Ok(found.ids.into_iter().collect())
-}
-
-/// An id or a key, for a terminal.
-fn printable(name: &str) -> String {
-    shown::message(name).to_string()
 }

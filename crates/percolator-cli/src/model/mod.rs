@@ -19,7 +19,7 @@ use percolator::Progress;
 use percolator_files::shown;
 use percolator_tensorflow::convert::ConvertError;
 
-use crate::out::stdout;
+use crate::out::{printable, stdout};
 use crate::output;
 use crate::watch::{megabytes_per_second, watched};
 
@@ -135,11 +135,6 @@ fn check_prefix(prefix: &Path) -> anyhow::Result<()> {
         ),
         _ => Ok(()),
     }
-}
-
-/// A name from a file, for a terminal.
-fn printable(name: &str) -> String {
-    shown::message(name).to_string()
 }
 
 /// A shape as `[2, 3]`.
