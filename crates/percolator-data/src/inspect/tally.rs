@@ -1,7 +1,6 @@
 //! What each record says, and what all of them say together.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use percolator::batch::{ImageShape, RecordCause};
@@ -231,12 +230,8 @@ impl Tally {
 
 /// Counts something, unless there are too many different ones already.
 fn count<T: Ord>(counts: &mut BTreeMap<T, u64>, found: T, max: usize, others: &mut u64) {
-    let has_room = counts.len() < max;
-    match counts.entry(found) {
-        Entry::Occupied(mut count) => *count.get_mut() += 1,
-        Entry::Vacant(place) if has_room => {
-            place.insert(1);
-        }
-        Entry::Vacant(_) => *others += 1,
+    match counts.len() < max || counts.contains_key(&found) {
+        true => *counts.entry(found).or_default() += 1,
+        false => *others += 1,
     }
 }

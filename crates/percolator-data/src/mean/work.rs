@@ -31,12 +31,8 @@ enum Added {
 impl Work<'_> {
     /// Sums bytes exactly, on each thread for itself; `None` if there are floats.
     pub(super) fn exact(&self, progress: &Progress) -> Result<Option<Mean>, MeanError> {
-        struct State {
-            decoder: ImageFileDecoder,
-            sums: Exact,
-        }
-        let start = || State { decoder: decoder(self.options), sums: Exact::default() };
-        let add = |State { decoder, sums }: &mut State, seen: Seen<'_>| {
+        let start = || (decoder(self.options), Exact::default());
+        let add = |(decoder, sums): &mut (ImageFileDecoder, Exact), seen: Seen<'_>| {
             self.with_image(decoder, seen, |image| match image.pixels {
                 Pixels::U8(bytes) => {
                     sums.add(image.shape, bytes, !self.options.only_channels);
@@ -58,7 +54,7 @@ impl Work<'_> {
             Err(Ended::Failed(error)) => return Err(error),
             Ok(states) => states,
         };
-        let sums = states.into_iter().map(|state| state.sums).fold(Exact::default(), Exact::merge);
+        let sums = states.into_iter().map(|(_, sums)| sums).fold(Exact::default(), Exact::merge);
         let beyond_caffe = sums.elements.iter().filter(|&&sum| sum > EXACT_MAX).count();
         let pixels = sums.elements.iter().map(|&sum| quotient(sum, records)).collect();
         let channels = sums.channels.into_iter().map(|channel| channel.moments());

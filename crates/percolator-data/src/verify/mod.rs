@@ -129,29 +129,39 @@ pub fn verify(
     data: &DataSet,
     options: &VerifyOptions,
     progress: &Progress,
-    mut found: impl FnMut(&Fault),
+    found: impl FnMut(&Fault),
 ) -> Result<Verified, ScanError> {
+    scan(data, options, progress, |_| (), |()| Ok(()), found)
+}
+
+/// Verifies a data set, and gives `keep` what `copy` makes of each record that is whole, in order.
+fn scan<T: Send, E: From<ScanError>>(
+    data: &DataSet,
+    options: &VerifyOptions,
+    progress: &Progress,
+    copy: impl Fn(Seen<'_>) -> T + Sync,
+    mut keep: impl FnMut(T) -> Result<(), E>,
+    mut found: impl FnMut(&Fault),
+) -> Result<Verified, E> {
     let values = Values::find(data, options.content, progress)?;
     let mut verified = Verified::new(&values);
-    let check = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| check(seen, &values, decoder).err();
-    scan(options).run(data, progress, ImageFileDecoder::default, check, |event| {
+    let work =
+        |decoder: &mut ImageFileDecoder, seen: Seen<'_>| check(seen, &values, decoder).map(|()| copy(seen));
+    let scan = Scan { threads: options.threads, on_damage: OnDamage::GoOn, ..Scan::default() };
+    scan.run(data, progress, ImageFileDecoder::default, work, |event| {
         let fault = match event {
-            Event::Done(None) => {
+            Event::Done(Ok(copied)) => {
                 verified.whole += 1;
-                return Ok(());
+                return keep(copied);
             }
-            Event::Done(Some(fault)) => fault.or_end_scan(data.path())?,
+            Event::Done(Err(fault)) => fault.or_end_scan(data.path())?,
             Event::Unreadable(unreadable) => Fault::Unreadable(unreadable),
         };
         verified.count(&fault);
         found(&fault);
-        Ok::<(), ScanError>(())
+        Ok(())
     })?;
     Ok(verified)
-}
-
-fn scan(options: &VerifyOptions) -> Scan {
-    Scan { threads: options.threads, on_damage: OnDamage::GoOn, ..Scan::default() }
 }
 
 /// Checks one record.
