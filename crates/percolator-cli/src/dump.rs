@@ -1,6 +1,5 @@
 //! `percolator dump`: writes the batches that a net would see as NumPy arrays.
 
-use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -145,9 +144,7 @@ impl Dump {
             true => facts(&written, channels.as_deref(), labels).to_string() + "\n",
             false => self.lines(&written, channels.as_deref(), labels),
         };
-        let mut out = stdout();
-        out.write_all(said.as_bytes())?;
-        out.finish()?;
+        stdout().text(said.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -45,6 +45,12 @@ impl<W: Write> Out<W> {
         }
     }
 
+    /// Ends the output with a text.
+    pub(super) fn text(mut self, text: &[u8]) -> anyhow::Result<()> {
+        self.write_all(text)?;
+        self.finish()
+    }
+
     /// Ends the output with a value as JSON, indented.
     pub(super) fn json(mut self, value: &impl Serialize) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut self, value)?;

@@ -139,7 +139,7 @@ impl Plan {
         for path in &self.tfrecord {
             tfrecords.extend(percolator_tfrecord::files(path)?);
         }
-        let tfrecords = tfrecords.iter().map(|path| pass(&tfrecord.open(path)?));
+        let tfrecords = tfrecords.iter().map(|path| count(&tfrecord.open(path)?));
         lmdbs.chain(leveldbs).chain(tfrecords).collect()
     }
 
@@ -267,22 +267,12 @@ fn is_of_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The number of records of a database. If it is not stored, the database is indexed.
+/// The number of records of a source. If it is not stored, they are counted.
 fn count(source: &dyn Source) -> anyhow::Result<u64> {
     if source.records().is_none() {
-        source.index(&IndexPlace::Memory)?;
+        source.count(&IndexPlace::Memory)?;
     }
     source.records().with_context(|| format!("{}: cannot count its records", shown::path(source.path())))
-}
-
-/// The number of records of a source, by one pass over them.
-fn pass(source: &dyn Source) -> anyhow::Result<u64> {
-    let mut cursor = source.cursor()?;
-    let mut records = 0;
-    while cursor.skip()? {
-        records += 1;
-    }
-    Ok(records)
 }
 
 /// Writes items as a JSON list.

@@ -146,11 +146,6 @@ impl Job {
         !self.step.is_zero()
     }
 
-    /// The channels that its records are decoded to, if they are Caffe's.
-    pub(crate) fn datums(&self) -> Option<ColorMode> {
-        matches!(self.records, Records::Datums).then_some(self.color)
-    }
-
     /// Reads the files into memory if they fit in what is free. Returns whether they did.
     ///
     /// # Errors

@@ -126,8 +126,6 @@ impl Show {
     }
 
     fn dot(&self, graphs: &Graphs) -> anyhow::Result<()> {
-        use std::io::Write as _;
-
         let graphs = graphs.chosen(&self.tags)?;
         let Some(graph) = graphs.first() else {
             bail!("{}: the model has no graph", percolator_files::shown::path(&self.path));
@@ -136,8 +134,6 @@ impl Show {
             None => graph.to_dot(),
             Some(name) => graph.dot_of(graph.needed_for(&graph.signature(name)?)?),
         };
-        let mut out = stdout();
-        out.write_all(dot.as_bytes())?;
-        out.finish()
+        stdout().text(dot.as_bytes())
     }
 }
