@@ -375,12 +375,8 @@ fn print(summary: &Summary, took: Duration) -> anyhow::Result<()> {
         0 => String::new(),
         done => format!(", {} of them before", count(done, "item")),
     };
-    writeln!(
-        out,
-        "{}, {} bytes, in {seconds:.2} s{before}",
-        count(summary.records, "record"),
-        summary.bytes
-    )?;
+    let (records, bytes) = (count(summary.records, "record"), summary.bytes);
+    writeln!(out, "{records}, {bytes} bytes, in {seconds:.2} s{before}")?;
     if let Some(labels) = &summary.labels {
         writeln!(out, "classes: {}", shown::path(labels))?;
     }

@@ -218,12 +218,8 @@ fn print_heading(
     let world = plan.world();
     let records: u64 = files.iter().sum();
     writeln!(out, "{} in {}", shown::count(records, "record"), shown::count(files.len(), "file"))?;
-    writeln!(
-        out,
-        "{} of {}",
-        shown::count(world.replicas(), "replica"),
-        shown::count(world.workers(), "worker")
-    )?;
+    let replicas = shown::count(world.replicas(), "replica");
+    writeln!(out, "{replicas} of {}", shown::count(world.workers(), "worker"))?;
     writeln!(out, "sharded by {policy}: {why}")?;
     writeln!(out, "at most {} per replica and step", shown::count(plan.batch_size_max(), "record"))?;
     write!(out, "epoch {epoch}: {}", shown::count(rest.end, "step"))?;

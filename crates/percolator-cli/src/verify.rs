@@ -175,12 +175,8 @@ impl Verify {
             }
         }
         if let (Some(repaired), Some(copy)) = (repaired, copy) {
-            writeln!(
-                out,
-                "{}: a clean copy with {}",
-                shown::path(copy),
-                shown::count(repaired.written, "record")
-            )?;
+            let records = shown::count(repaired.written, "record");
+            writeln!(out, "{}: a clean copy with {records}", shown::path(copy))?;
         }
         out.finish()
     }
