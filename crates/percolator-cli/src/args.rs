@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use percolator::feed::SourceSpec;
 use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, NetState};
 use percolator::source::Access;
-use percolator::{ColorMode, Feed, Net, Phase, Transform};
+use percolator::{ColorMode, Feed, FeedBuilder, Net, Phase, Transform};
 use percolator_data::{ChannelOrder, Content};
 use percolator_files::shown;
 
@@ -20,18 +20,25 @@ use crate::described::Described;
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
     /// The Caffe net whose data layer to feed: a .prototxt, or a .caffemodel.
-    #[arg(value_name = "NET")]
-    pub(super) net: Option<PathBuf>,
+    #[arg(value_name = "NET", conflicts_with_all = ["lmdb", "leveldb", "tfrecord"])]
+    net: Option<PathBuf>,
+    #[command(flatten)]
+    databases: DatabaseArgs,
+}
+
+/// Databases whose records follow one another.
+#[derive(Debug, Default, Args)]
+pub(super) struct DatabaseArgs {
     /// The Caffe LMDB to read: its folder, or its data.mdb. Repeat it to read several as one data set.
-    #[arg(long, value_name = "PATH", conflicts_with = "net")]
-    pub(super) lmdb: Vec<PathBuf>,
+    #[arg(long, value_name = "PATH")]
+    lmdb: Vec<PathBuf>,
     /// The Caffe LevelDB to read: its folder. Repeat it to read several as one data set.
-    #[arg(long, value_name = "PATH", conflicts_with = "net")]
-    pub(super) leveldb: Vec<PathBuf>,
+    #[arg(long, value_name = "PATH")]
+    leveldb: Vec<PathBuf>,
     /// The TFRecord files to read: a file, a folder, or a quoted pattern such as 'train-*'. Repeat it to read
     /// several as one data set.
-    #[arg(long, value_name = "PATH", conflicts_with = "net")]
-    pub(super) tfrecord: Vec<PathBuf>,
+    #[arg(long, value_name = "PATH")]
+    tfrecord: Vec<PathBuf>,
 }
 
 /// Selects a net's layer, and how its source is read.
@@ -57,15 +64,22 @@ pub(super) struct StateArgs {
     /// directory].
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) open: OpenArgs,
+}
+
+/// How databases are opened.
+#[derive(Debug, Args)]
+pub(super) struct OpenArgs {
     /// Read a LevelDB whose logs lack writes as it is, and warn of each gap.
     #[arg(long)]
     allow_log_gaps: bool,
     /// How the files of databases are read.
     #[arg(long, value_enum, default_value_t)]
     access: AccessArg,
-    /// Read the database of this name in each --lmdb.
+    /// Read the database of this name in each LMDB.
     #[arg(long, value_name = "NAME")]
-    database: Option<String>,
+    pub(super) database: Option<String>,
 }
 
 /// The transform of each record, if no net sets it.
@@ -119,6 +133,14 @@ macro_rules! choices {
 }
 
 pub(crate) use choices;
+
+/// A builder with an option, if it was given.
+pub(super) fn with<B, T>(builder: B, value: Option<T>, set: impl FnOnce(B, T) -> B) -> B {
+    match value {
+        Some(value) => set(builder, value),
+        None => builder,
+    }
+}
 
 choices! {
     #[derive(Default)]
@@ -181,28 +203,34 @@ choices! {
 }
 
 impl SourceArgs {
-    /// The databases, or the net, at these paths, which are relative to `root`.
-    pub(super) fn found(paths: &[PathBuf], root: &Path) -> anyhow::Result<Self> {
-        let mut found = SourceArgs { net: None, lmdb: Vec::new(), leveldb: Vec::new(), tfrecord: Vec::new() };
+    /// The databases, or the net, at these paths, which are relative to `root`, and these databases. A net
+    /// must be alone.
+    pub(super) fn found(paths: &[PathBuf], more: &DatabaseArgs, root: &Path) -> anyhow::Result<Self> {
+        let (mut net, mut databases) = (None, DatabaseArgs::default());
         for path in paths {
             let at = root.join(path);
             let is_lmdb_file = path.extension().is_some_and(|extension| extension == "mdb");
             match at.join("CURRENT").exists() {
-                true => found.leveldb.push(path.clone()),
-                false if is_lmdb_file || !at.is_file() => found.lmdb.push(path.clone()),
+                true => databases.leveldb.push(path.clone()),
+                false if is_lmdb_file || !at.is_file() => databases.lmdb.push(path.clone()),
                 // Any other file can be opened as one of records, whose error says what is wrong with it.
-                false if is_empty(&at) || Net::open(&at).is_err() => found.tfrecord.push(path.clone()),
-                false if paths.len() > 1 => return Err(not_alone(path)),
-                false => found.net = Some(path.clone()),
+                false if is_empty(&at) || Net::open(&at).is_err() => databases.tfrecord.push(path.clone()),
+                false if paths.len() > 1 || !more.is_empty() => {
+                    let net = shown::path(path);
+                    bail!("{net}: a net cannot be combined with other data sets: give it alone");
+                }
+                false => net = Some(path.clone()),
             }
         }
-        Ok(found)
+        databases.lmdb.extend_from_slice(&more.lmdb);
+        databases.leveldb.extend_from_slice(&more.leveldb);
+        databases.tfrecord.extend_from_slice(&more.tfrecord);
+        Ok(SourceArgs { net, databases })
     }
 
     /// Whether there is a source.
     pub(super) fn is_given(&self) -> bool {
-        let SourceArgs { net, lmdb, leveldb, tfrecord } = self;
-        net.is_some() || [lmdb, leveldb, tfrecord].iter().any(|paths| !paths.is_empty())
+        self.is_net() || !self.databases.is_empty()
     }
 
     pub(super) fn is_net(&self) -> bool {
@@ -211,22 +239,13 @@ impl SourceArgs {
 
     /// Checks that a file that is to be written would not be taken for one of the TFRecord files.
     pub(super) fn check_output(&self, file: &Path, root: &Path) -> anyhow::Result<()> {
-        let data = self.tfrecord.iter().find(|path| percolator_tfrecord::is_among(file, root, path));
+        let mut files = self.databases.tfrecord.iter();
+        let data = files.find(|path| percolator_tfrecord::is_among(file, root, path));
         match data.map(|data| [file, data].map(shown::path)) {
             None => Ok(()),
             Some([file, data]) => {
                 bail!("{file} would be one of the files of the data set {data}: give another path")
             }
-        }
-    }
-
-    /// Checks that a net is the only source.
-    pub(super) fn check_alone(&self) -> anyhow::Result<()> {
-        let SourceArgs { net, lmdb, leveldb, tfrecord } = self;
-        let has_others = [lmdb, leveldb, tfrecord].iter().any(|paths| !paths.is_empty());
-        match net {
-            Some(net) if has_others => Err(not_alone(net)),
-            _ => Ok(()),
         }
     }
 
@@ -239,8 +258,8 @@ impl SourceArgs {
                 shown::path(path)
             ),
             SourceArgs { net: Some(path), .. } => state.layer_of(&Net::open(path)?, path)?,
-            SourceArgs { lmdb, leveldb, tfrecord, .. } => {
-                let name = &state.database;
+            SourceArgs { databases: DatabaseArgs { lmdb, leveldb, tfrecord }, .. } => {
+                let name = &state.open.database;
                 let lmdbs =
                     lmdb.iter().map(|path| SourceSpec::Lmdb { path: path.clone(), name: name.clone() });
                 let leveldbs = leveldb.iter().map(SourceSpec::leveldb);
@@ -252,14 +271,16 @@ impl SourceArgs {
             described.feed =
                 described.feed.phase(state.phase()).transform(transform.or(transform.mean(Transform::new())));
         }
-        if let Some(root) = &state.root {
-            described.feed = described.feed.root(root);
-        }
-        described.feed = described.feed.access(state.access());
-        if state.allow_log_gaps {
-            described.feed = described.feed.log_gaps(LogGaps::Allow);
-        }
-        Ok(described)
+        let feed = with(described.feed, state.root.as_ref(), FeedBuilder::root);
+        let feed = feed.access(state.open.access()).log_gaps(state.open.log_gaps());
+        Ok(Described { feed, ..described })
+    }
+}
+
+impl DatabaseArgs {
+    fn is_empty(&self) -> bool {
+        let DatabaseArgs { lmdb, leveldb, tfrecord } = self;
+        [lmdb, leveldb, tfrecord].iter().all(|paths| paths.is_empty())
     }
 }
 
@@ -268,41 +289,22 @@ fn is_empty(file: &Path) -> bool {
     file.metadata().is_ok_and(|found| found.len() == 0)
 }
 
-fn not_alone(net: &Path) -> anyhow::Error {
-    anyhow!("{}: a net cannot be combined with other data sets: give it alone", shown::path(net))
-}
-
 impl StateArgs {
     /// The folder that relative paths start from.
     pub(super) fn root(&self) -> &Path {
         self.root.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// How the files of databases are read.
-    pub(super) fn access(&self) -> Access {
-        self.access.into()
-    }
-
     /// Checks that no option is given for which the sources have no use. (Without a source of a kind that it
     /// knows, clap has refused them already.)
     fn check_use(&self, source: &SourceArgs) -> anyhow::Result<()> {
-        let SourceArgs { lmdb, leveldb, tfrecord, .. } = source;
-        self.check_database(!lmdb.is_empty() && leveldb.is_empty() && tfrecord.is_empty())?;
-        if source.is_net() {
-            return Ok(());
-        }
+        let DatabaseArgs { lmdb, leveldb, tfrecord } = &source.databases;
+        let are_lmdbs = !lmdb.is_empty() && leveldb.is_empty() && tfrecord.is_empty();
+        self.open.check_use(are_lmdbs, source.is_net() || !leveldb.is_empty())?;
         let selects = self.level != 0 || !self.stage.is_empty() || self.layer.is_some() || self.top.is_some();
-        ensure!(!selects, "--level, --stage, --layer and --top select a layer of a net, and no net is given");
-        let has_logs = !leveldb.is_empty() || !self.allow_log_gaps;
-        ensure!(has_logs, "--allow-log-gaps is for a LevelDB, and none is given");
-        Ok(())
-    }
-
-    /// Checks that a database is named only if all sources are LMDBs.
-    pub(super) fn check_database(&self, is_lmdb: bool) -> anyhow::Result<()> {
         ensure!(
-            is_lmdb || self.database.is_none(),
-            "--database names a database of an LMDB: use it with --lmdb PATH"
+            source.is_net() || !selects,
+            "--level, --stage, --layer and --top select a layer of a net, and no net is given"
         );
         Ok(())
     }
@@ -344,6 +346,26 @@ impl StateArgs {
     }
 }
 
+impl OpenArgs {
+    pub(super) fn access(&self) -> Access {
+        self.access.into()
+    }
+
+    pub(super) fn log_gaps(&self) -> LogGaps {
+        if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse }
+    }
+
+    /// Checks that no option is given for which the sources have no use: a database is named only if all of
+    /// them are LMDBs.
+    pub(super) fn check_use(&self, are_lmdbs: bool, has_leveldb: bool) -> anyhow::Result<()> {
+        let is_lmdb = are_lmdbs || self.database.is_none();
+        ensure!(is_lmdb, "--database names a database of an LMDB: use it with --lmdb PATH");
+        let has_logs = has_leveldb || !self.allow_log_gaps;
+        ensure!(has_logs, "--allow-log-gaps is for a LevelDB, and none is given");
+        Ok(())
+    }
+}
+
 /// The most names that a message lists, and the most characters of each.
 const LISTED_MAX: usize = 20;
 const SHOWN_MAX: usize = 60;
@@ -361,20 +383,12 @@ fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 
 impl TransformArgs {
     /// The configured transform. Options that are not set stay as in `transform`.
-    pub(super) fn or(&self, mut transform: Transform) -> Transform {
-        if let Some([height, width]) = self.resize {
-            transform = transform.resize(height, width);
-        }
-        if let Some(crop) = self.crop {
-            transform = transform.crop(crop);
-        }
-        if let Some(mirror) = self.mirror {
-            transform = transform.mirror(mirror);
-        }
-        if let Some(scale) = self.scale {
-            transform = transform.scale(scale);
-        }
-        transform.color(self.color())
+    pub(super) fn or(&self, transform: Transform) -> Transform {
+        let resized = |transform: Transform, [height, width]: [u32; 2]| transform.resize(height, width);
+        let transform = with(transform, self.resize, resized);
+        let transform = with(transform, self.crop, Transform::crop);
+        let transform = with(transform, self.mirror, Transform::mirror);
+        with(transform, self.scale, Transform::scale).color(self.color.into())
     }
 
     /// Whether a mean to subtract is set.
@@ -388,10 +402,6 @@ impl TransformArgs {
             Some(path) => transform.mean_file(path),
             None => transform.mean_values(&*self.mean_value),
         }
-    }
-
-    pub(super) fn color(&self) -> ColorMode {
-        self.color.into()
     }
 }
 

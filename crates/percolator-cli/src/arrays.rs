@@ -60,7 +60,7 @@ pub(super) fn remove_stale(folder: &Path, name: &str) -> anyhow::Result<()> {
 /// The arrays of one field, being written.
 pub(super) struct Arrays {
     /// What the names of the files begin with.
-    name: String,
+    pub(super) name: String,
     /// The field's name in a batch.
     field: String,
     dtype: Dtype,
@@ -140,11 +140,6 @@ impl Arrays {
         };
         let (name, field, dtype) = (name.to_owned(), field.name().to_owned(), field.dtype());
         Ok(Arrays { name, field, dtype, values, counts, written, elements: 0, bytes: Vec::new() })
-    }
-
-    /// What the names of the files begin with.
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     /// Appends the field's rows of a batch.

@@ -1,7 +1,5 @@
 //! `percolator completions`: a shell's completions, generated from the command's own description.
 
-use std::io::Write as _;
-
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
@@ -19,8 +17,6 @@ impl Completions {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "percolator", &mut script);
-        let mut out = stdout();
-        out.write_all(&script)?;
-        out.finish()
+        stdout().text(&script)
     }
 }

@@ -23,8 +23,7 @@ use percolator_files::shown;
 use percolator_files::shown::count;
 use serde_json::json;
 
-use crate::args::choices;
-use crate::data_set::OpenArgs;
+use crate::args::{OpenArgs, choices, with};
 use crate::exit;
 use crate::out::stdout;
 use crate::watch::{megabytes_per_second, watched};
@@ -51,7 +50,7 @@ enum Origin {
     Idx(IdxFiles),
     /// Convert CIFAR-10's binary files, as Caffe's convert_cifar_data does: planes in the order red, green,
     /// blue.
-    Cifar10(Cifar10),
+    Cifar10(CifarFiles),
     /// Convert CIFAR-100's binary files.
     Cifar100(Cifar100),
     /// Convert the records of an LMDB, a LevelDB or TFRecord files.
@@ -173,8 +172,9 @@ struct IdxFiles {
 }
 
 #[derive(Debug, Args)]
-struct Cifar10 {
-    /// The folder with data_batch_1.bin and so on, or one of these files.
+struct CifarFiles {
+    /// The folder with the files (of CIFAR-10, data_batch_1.bin and so on; of CIFAR-100, train.bin and
+    /// test.bin), or one of them.
     #[arg(value_name = "PATH")]
     path: PathBuf,
     #[command(flatten)]
@@ -186,14 +186,8 @@ struct Cifar10 {
 
 #[derive(Debug, Args)]
 struct Cifar100 {
-    /// The folder with train.bin and test.bin, or one of these files.
-    #[arg(value_name = "PATH")]
-    path: PathBuf,
     #[command(flatten)]
-    output: OutputArgs,
-    /// Which of a folder's files [default: train].
-    #[arg(long, value_enum)]
-    split: Option<SplitArg>,
+    files: CifarFiles,
     /// Which of an image's two labels.
     #[arg(long, value_enum, default_value_t)]
     label: LabelArg,
@@ -273,14 +267,8 @@ impl Convert {
             Origin::Idx(IdxFiles { images, labels, output }) => {
                 output.run_plain(Idx::open(&images, &labels)?)
             }
-            Origin::Cifar10(Cifar10 { path, output, split }) => {
-                let split = split_of(&path, split)?;
-                output.run_plain(Cifar::open(&path, CifarKind::Ten, split)?)
-            }
-            Origin::Cifar100(Cifar100 { path, output, split, label }) => {
-                let split = split_of(&path, split)?;
-                output.run_plain(Cifar::open(&path, CifarKind::Hundred(label.into()), split)?)
-            }
+            Origin::Cifar10(files) => files.run(CifarKind::Ten),
+            Origin::Cifar100(Cifar100 { files, label }) => files.run(CifarKind::Hundred(label.into())),
             Origin::Records(RecordsOf { source, open, output, strip, example }) => {
                 let options = RecordOptions { strip, example };
                 let data = open.options().open(&source)?;
@@ -293,14 +281,16 @@ impl Convert {
     }
 }
 
-/// Which of a folder's files; a single file is all there is to choose from.
-fn split_of(path: &Path, split: Option<SplitArg>) -> anyhow::Result<CifarSplit> {
-    ensure!(
-        split.is_none() || !path.is_file(),
-        "{}: --split chooses among the files of a folder, and this is one file: leave it out",
-        shown::path(path)
-    );
-    Ok(split.unwrap_or_default().into())
+impl CifarFiles {
+    fn run(self, kind: CifarKind) -> anyhow::Result<ExitCode> {
+        let CifarFiles { path, output, split } = self;
+        ensure!(
+            split.is_none() || !path.is_file(),
+            "{}: --split chooses among the files of a folder, and this is one file: leave it out",
+            shown::path(&path)
+        );
+        output.run_plain(Cifar::open(&path, kind, split.unwrap_or_default().into())?)
+    }
 }
 
 impl ImageArgs {
@@ -347,19 +337,16 @@ impl OutputArgs {
         images: ImageOptions,
         records: RecordOptions,
     ) -> anyhow::Result<ExitCode> {
-        let mut convert = conversion::Convert::new(input, &self.output, self.backend.into())
+        let convert = conversion::Convert::new(input, &self.output, self.backend.into())
             .images(images)
             .records(records)
             .force(self.force)
             .resume(self.resume);
-        if let Some(shards) = self.shards {
-            convert = convert.shards(shards);
-        }
-        if let Some(threads) = self.threads {
-            convert = convert.threads(threads.get().into());
-        }
-        let (progress, start) = (Progress::new(), Instant::now());
-        let summary = watched(self.quiet, &progress, rate, || Ok(convert.run(&progress)?))?;
+        let convert = with(convert, self.shards, conversion::Convert::shards);
+        let threads = self.threads.map(|threads| threads.get().into());
+        let convert = with(convert, threads, conversion::Convert::threads);
+        let start = Instant::now();
+        let summary = watched(self.quiet, rate, |progress, _| Ok(convert.run(progress)?))?;
         let print = if self.json { print_json } else { print };
         print(&summary, start.elapsed())?;
         Ok(exit::found(summary.skipped == 0 || self.keep_going))
@@ -388,12 +375,8 @@ fn print(summary: &Summary, took: Duration) -> anyhow::Result<()> {
         0 => String::new(),
         done => format!(", {} of them before", count(done, "item")),
     };
-    writeln!(
-        out,
-        "{}, {} bytes, in {seconds:.2} s{before}",
-        count(summary.records, "record"),
-        summary.bytes
-    )?;
+    let (records, bytes) = (count(summary.records, "record"), summary.bytes);
+    writeln!(out, "{records}, {bytes} bytes, in {seconds:.2} s{before}")?;
     if let Some(labels) = &summary.labels {
         writeln!(out, "classes: {}", shown::path(labels))?;
     }

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::ensure;
 use clap::Args;
 use percolator::Progress;
-use percolator::leveldb::LogGaps;
 use percolator_data::OpenOptions;
 use percolator_data::store::Existing;
 use percolator_files::shown;
 
-use crate::args::AccessArg;
+use crate::args::{OpenArgs, with};
 use crate::output::{FileKind, Output};
 use crate::watch::{self, Lines};
 
@@ -48,28 +47,10 @@ pub(super) struct DataArgs {
     pub(super) force: bool,
 }
 
-/// How a database is opened.
-#[derive(Debug, Args)]
-pub(super) struct OpenArgs {
-    /// Read the database of this name in an LMDB.
-    #[arg(long, value_name = "NAME")]
-    database: Option<String>,
-    /// How files are read.
-    #[arg(long, value_enum, default_value_t)]
-    access: AccessArg,
-    /// Read a LevelDB whose logs lack writes as it is, and warn of each gap.
-    #[arg(long)]
-    allow_log_gaps: bool,
-}
-
 impl OpenArgs {
     pub(super) fn options(&self) -> OpenOptions {
-        let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
-        let options = OpenOptions::default().access(self.access.into()).log_gaps(gaps);
-        match &self.database {
-            Some(name) => options.database(name),
-            None => options,
-        }
+        let options = OpenOptions::default().access(self.access()).log_gaps(self.log_gaps());
+        with(options, self.database.as_ref(), OpenOptions::database)
     }
 }
 
@@ -79,31 +60,16 @@ impl DataArgs {
     }
 
     pub(super) fn options(&self) -> OpenOptions {
-        let options = match &self.root {
-            Some(root) => self.open.options().root_folder(root),
-            None => self.open.options(),
-        };
-        match &self.image {
-            Some(feature) => options.image_feature(feature),
-            None => options,
-        }
+        let options = with(self.open.options(), self.root.as_ref(), OpenOptions::root_folder);
+        with(options, self.image.as_ref(), OpenOptions::image_feature)
     }
 
-    /// Does work beside a progress bar; on SIGINT or SIGTERM, it is told to stop.
+    /// Does work, which may print lines, beside a progress bar; on SIGINT or SIGTERM, it is told to stop.
     pub(super) fn watched<T: Send>(
-        &self,
-        work: impl FnOnce(&Progress) -> anyhow::Result<T> + Send,
-    ) -> anyhow::Result<T> {
-        self.watched_and_said(|progress, _| work(progress))
-    }
-
-    /// Does the same for work that prints lines meanwhile.
-    pub(super) fn watched_and_said<T: Send>(
         &self,
         work: impl FnOnce(&Progress, &Lines) -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
-        let progress = Progress::new();
-        watch::watched_and_said(self.quiet, &progress, watch::rate, |lines| work(&progress, lines))
+        watch::watched(self.quiet, watch::rate, work)
     }
 
     /// Checks that an output file can be written, before there is anything to write.

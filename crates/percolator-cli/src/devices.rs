@@ -1,7 +1,5 @@
 //! `percolator devices`: lists the devices that can be fed here.
 
-use std::io::Write as _;
-
 use clap::Args;
 use serde::Serialize;
 
@@ -53,9 +51,7 @@ impl Devices {
         };
         let found = Found { cores, cuda, no_cuda };
         let said = if self.json { serde_json::to_string(&found)? + "\n" } else { table(&found) };
-        let mut out = stdout();
-        out.write_all(said.as_bytes())?;
-        out.finish()
+        stdout().text(said.as_bytes())
     }
 
     #[cfg(not(feature = "cuda-driver"))]

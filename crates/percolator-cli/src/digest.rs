@@ -2,17 +2,15 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::{ArgGroup, Args};
-use percolator::Progress;
 use percolator::receipt::{DataDigest, DigestDetail};
 use percolator_files::shown;
 use percolator_proof::digest_watched;
 use serde_json::{Value, json};
 
-use crate::args::{SourceArgs, StateArgs, TransformArgs};
+use crate::args::{DatabaseArgs, SourceArgs, StateArgs, TransformArgs};
 use crate::data_set::stdout;
 use crate::output::{self, FileKind, Output};
 use crate::watch::{rate, watched};
@@ -25,15 +23,8 @@ pub(crate) struct Digest {
     /// read in this order: LMDBs, LevelDBs, TFRecords.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// An LMDB of the data set.
-    #[arg(long, value_name = "PATH")]
-    lmdb: Vec<PathBuf>,
-    /// A LevelDB of the data set.
-    #[arg(long, value_name = "PATH")]
-    leveldb: Vec<PathBuf>,
-    /// TFRecord files of the data set: a file, a folder, or a quoted pattern.
-    #[arg(long, value_name = "PATH")]
-    tfrecord: Vec<PathBuf>,
+    #[command(flatten)]
+    databases: DatabaseArgs,
     #[command(flatten)]
     state: StateArgs,
     /// Also write 64 bits of each record's hash (16 bytes of text per record). The digest then also proves
@@ -52,25 +43,19 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         // Fails now, rather than after an hour of reading, if the file cannot be written.
         let out = self.out.as_deref().map(|path| Output::of_run(path, FileKind::Digest)).transpose()?;
-        let mut source = SourceArgs::found(&self.paths, self.state.root())?;
-        source.lmdb.extend_from_slice(&self.lmdb);
-        source.leveldb.extend_from_slice(&self.leveldb);
-        source.tfrecord.extend_from_slice(&self.tfrecord);
-        source.check_alone()?;
+        let source = SourceArgs::found(&self.paths, &self.databases, self.state.root())?;
         if let Some(out) = &self.out {
             source.check_output(out, self.state.root())?;
         }
         let described = source.describe(&self.state, &TransformArgs::default())?;
         let detail = if self.each_record { DigestDetail::EachRecord } else { DigestDetail::Sum };
-        let progress = Progress::new();
-        let hash = || {
-            let digest = digest_watched(&described.feed, detail, &progress)?;
+        let digest = watched(self.quiet, rate, |progress, _| {
+            let digest = digest_watched(&described.feed, detail, progress)?;
             digest.context("stopped before the end, so there is no digest")
-        };
-        let digest = watched(self.quiet, &progress, rate, hash)?;
+        })?;
         let path = shown::path(&described.origin);
         ensure!(digest.contents().records() > 0, "{path}: there is no record, so there is no digest");
         if let Some(out) = out {
@@ -83,8 +68,7 @@ impl Digest {
             None => write!(out, "{digest}"),
             Some(_) => writeln!(out, "{path}: {}", digest.contents()),
         }?;
-        out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        out.finish()
     }
 
     /// The sum and the number of records, for programs.

@@ -1,6 +1,5 @@
 //! `percolator dump`: writes the batches that a net would see as NumPy arrays.
 
-use std::io::{self, Write as _};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,10 +15,11 @@ use percolator_files::shown;
 use percolator_files::whole_file::{self, Existing};
 use serde_json::{Value, json};
 
-use super::args::{SourceArgs, StateArgs, TransformArgs};
+use super::args::{SourceArgs, StateArgs, TransformArgs, with};
 use super::arrays::{self, Arrays, Written};
 use super::data_set::stdout;
 use super::fields::ExampleArgs;
+use super::out::tell;
 use super::stop::Signals;
 
 #[derive(Debug, Args)]
@@ -102,7 +102,7 @@ impl Dump {
         let shape = first.shape();
         let signals = Signals::catch()?;
         let mut columns = self.columns(&first, has_labels)?;
-        names.extend(columns.iter().map(|column| column.name().to_owned()));
+        names.extend(columns.iter().map(|column| column.name.clone()));
         let mut statistics = self.example.has_images().then(|| Statistics::new(shape));
         let batches = std::iter::once(Ok(first)).chain(lane).take(self.batches.get());
         for (number, batch) in batches.enumerate() {
@@ -124,8 +124,7 @@ impl Dump {
             }
         }
         if let Some((signal, code)) = signals.caught() {
-            // Nobody may read it.
-            let _ = writeln!(io::stderr(), "percolator: {signal}: stopped: no array was written");
+            tell(&format!("{signal}: stopped: no array was written"));
             return Ok(ExitCode::from(code));
         }
         // All files are complete before anything is printed, so a closed output does not lose them. The
@@ -145,9 +144,7 @@ impl Dump {
             true => facts(&written, channels.as_deref(), labels).to_string() + "\n",
             false => self.lines(&written, channels.as_deref(), labels),
         };
-        let mut out = stdout();
-        out.write_all(said.as_bytes())?;
-        out.finish()?;
+        stdout().text(said.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -177,7 +174,7 @@ impl Dump {
     /// The names of the arrays, as far as they are known before the data are read.
     fn names(&self) -> Vec<String> {
         let images = if self.example.has_images() { &["data", "label"][..] } else { &[] };
-        let fields = self.example.fields().into_iter().flat_map(ExampleFields::fields);
+        let fields = self.example.fields.iter().flat_map(ExampleFields::fields);
         let fields = fields.map(|field| field.field().name().to_owned());
         images.iter().map(|&name| name.to_owned()).chain(fields).collect()
     }
@@ -196,8 +193,8 @@ impl Dump {
         let records = first.shape().records.saturating_mul(self.batches.get());
         let strings: Vec<&str> = self
             .example
-            .fields()
-            .into_iter()
+            .fields
+            .iter()
             .flat_map(ExampleFields::fields)
             .filter(|field| field.is_string())
             .map(|field| field.field().name())
@@ -242,13 +239,9 @@ impl Dump {
         whole_file::check(&data).with_context(|| format!("cannot create {}", shown::path(&data)))
     }
 
-    fn with_options(&self, mut feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
-        if let Some(records) = self.batch_size {
-            feed = feed.batch_size(records);
-        }
-        if let Some(threads) = self.threads {
-            feed = feed.threads(threads);
-        }
+    fn with_options(&self, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
+        let feed = with(feed, self.batch_size, FeedBuilder::batch_size);
+        let mut feed = with(feed, self.threads, FeedBuilder::threads);
         if let (Some(rank), Some(of)) = (self.rank, self.of) {
             ensure!(rank < of, "--rank {rank}: of {of} ranks, the last is {}", of.saturating_sub(1));
             // In TEST, Caffe gives every record to one solver. A net's layer may have its own phase, and its

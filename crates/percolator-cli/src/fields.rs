@@ -5,6 +5,8 @@ use percolator::FeedBuilder;
 use percolator::batch::ImageShape;
 use percolator::example::{ExampleFields, ExampleImage, ImageShapeFrom};
 
+use crate::args::with;
+
 /// Records that are `tf.train.Example`. Without these options, records are Caffe's.
 #[derive(Clone, Debug, Default, Args)]
 #[group(multiple = true, conflicts_with = "net")]
@@ -26,7 +28,7 @@ pub(super) struct ExampleArgs {
     /// field another name. Quote a feature's name that has characters other than letters, digits, _, - and /:
     /// "a.b" as ab:i64.
     #[arg(long, verbatim_doc_comment, value_name = "FIELDS")]
-    fields: Option<ExampleFields>,
+    pub(super) fields: Option<ExampleFields>,
     /// Read tf.train.Example, and take the image in this feature: a JPEG or PNG, or raw pixels with
     /// --image-shape. It is transformed as Caffe's images are.
     #[arg(long, value_name = "FEATURE")]
@@ -58,10 +60,8 @@ impl ExampleArgs {
         self.label.is_some() || !self.is_given()
     }
 
-    pub(super) fn with_options(&self, mut feed: FeedBuilder) -> FeedBuilder {
-        if let Some(fields) = &self.fields {
-            feed = feed.example(fields.clone());
-        }
+    pub(super) fn with_options(&self, feed: FeedBuilder) -> FeedBuilder {
+        let mut feed = with(feed, self.fields.clone(), FeedBuilder::example);
         if let Some(feature) = &self.image {
             let image = match (&self.image_shape, self.image_order) {
                 (Some(shape), ImageOrder::Chw) => {
@@ -72,17 +72,9 @@ impl ExampleArgs {
                 }
                 (None, _) => ExampleImage::encoded(feature),
             };
-            feed = feed.example_image(match &self.label {
-                Some(label) => image.label(label),
-                None => image,
-            });
+            feed = feed.example_image(with(image, self.label.as_ref(), ExampleImage::label));
         }
         feed
-    }
-
-    /// The fields of features, beside the image's.
-    pub(super) fn fields(&self) -> Option<&ExampleFields> {
-        self.fields.as_ref()
     }
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use percolator::order::{Assignment, AutoShardPolicy, Job};
 use percolator::{FeedBuilder, LastBatch, Shuffle};
 
-use crate::args::choices;
+use crate::args::{choices, with};
 
 #[derive(Debug, Args)]
 pub(super) struct JobArgs {
@@ -86,9 +86,9 @@ impl JobArgs {
 
     /// Applies the options to a job.
     pub(super) fn of_job(&self, job: Job) -> anyhow::Result<Job> {
-        let job = with(job, self.policy, Job::policy);
-        let job = with(job, self.assignment, Job::assignment);
-        let job = with(job, self.last_batch, Job::last_batch);
+        let job = with(job, self.policy.map(Into::into), Job::policy);
+        let job = with(job, self.assignment.map(Into::into), Job::assignment);
+        let job = with(job, self.last_batch.map(Into::into), Job::last_batch);
         let job = match self.shuffle {
             None => job,
             Some(ShuffleArg::By(shuffle)) => job.shuffle(shuffle),
@@ -101,23 +101,15 @@ impl JobArgs {
 
     /// Applies the options to a feed.
     pub(super) fn of_feed(&self, feed: FeedBuilder) -> FeedBuilder {
-        let feed = with(feed, self.policy, FeedBuilder::policy);
-        let feed = with(feed, self.assignment, FeedBuilder::assignment);
-        let feed = with(feed, self.last_batch, FeedBuilder::last_batch);
+        let feed = with(feed, self.policy.map(Into::into), FeedBuilder::policy);
+        let feed = with(feed, self.assignment.map(Into::into), FeedBuilder::assignment);
+        let feed = with(feed, self.last_batch.map(Into::into), FeedBuilder::last_batch);
         let feed = match self.shuffle {
             None => feed,
             Some(ShuffleArg::By(shuffle)) => feed.shuffle(shuffle),
             Some(ShuffleArg::WindowsOfBytes(bytes)) => feed.shuffle_in_windows_of_bytes(bytes),
         };
         feed.mix(self.mix.iter().copied())
-    }
-}
-
-/// Applies an option if it was given.
-fn with<B, T>(builder: B, value: Option<impl Into<T>>, set: impl FnOnce(B, T) -> B) -> B {
-    match value {
-        Some(value) => set(builder, value.into()),
-        None => builder,
     }
 }
 

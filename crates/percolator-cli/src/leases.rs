@@ -95,22 +95,14 @@ fn say(out: &mut impl Write, name: &str, status: &JobStatus) -> std::io::Result<
     let ended = if status.is_drained { "; drained: no more are handed out" } else { "" };
     match status.blocks() {
         Some(blocks) => {
-            let left = blocks.saturating_sub(done + held);
-            writeln!(
-                out,
-                "{} {done} of {blocks} blocks done, {held} held, {left} left{ended}",
-                bar(*done, blocks)
-            )?;
+            let (bar, left) = (bar(*done, blocks), blocks.saturating_sub(done + held));
+            writeln!(out, "{bar} {done} of {blocks} blocks done, {held} held, {left} left{ended}")?;
         }
         None => writeln!(out, "{done} blocks done, {held} held, up to {}{ended}", status.next)?,
     }
     for EpochUnderWay { epoch, done, held, blocks, .. } in status.epochs_by_state().1 {
-        let left = blocks.saturating_sub(done + held);
-        writeln!(
-            out,
-            "  epoch {epoch} {} {done} of {blocks} done, {held} held, {left} left",
-            bar(done, blocks)
-        )?;
+        let (bar, left) = (bar(done, blocks), blocks.saturating_sub(done + held));
+        writeln!(out, "  epoch {epoch} {bar} {done} of {blocks} done, {held} held, {left} left")?;
     }
     if waits > 0 {
         writeln!(out, "{waits} block(s) of workers that have died wait for the next worker that asks")?;

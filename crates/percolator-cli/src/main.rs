@@ -24,7 +24,6 @@ mod leases;
 mod log;
 mod man;
 mod mean;
-mod measured;
 mod metadata;
 mod model;
 mod npy;
@@ -41,12 +40,10 @@ mod watch;
 mod watch_url;
 mod wrap;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
 use percolator_files::caller::{self, Caller};
-use percolator_files::shown;
 
 fn main() -> ExitCode {
     caller::is(Caller::Command);
@@ -56,10 +53,7 @@ fn main() -> ExitCode {
         Err(error) => match error.downcast_ref() {
             Some(watch::Stopped(code)) => *code,
             None => {
-                // The exit code reports the failure even if nobody reads this.
-                let said = format!("percolator: {}\n", shown::message(&format!("{error:#}")));
-                // At once: other processes may write to the same place.
-                let _ = std::io::stderr().write_all(said.as_bytes());
+                out::tell(&format!("{error:#}"));
                 exit::failed()
             }
         },

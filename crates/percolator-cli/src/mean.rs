@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use percolator_data::mean::{self, MeanOptions, Sums};
@@ -41,7 +40,7 @@ pub(crate) struct Mean {
 }
 
 impl Mean {
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         let out = self.out.as_ref().map(|out| self.data.output(out, FileKind::Mean)).transpose()?;
         let data = self.data.options().open(&self.data.path)?;
         let options = MeanOptions {
@@ -52,7 +51,7 @@ impl Mean {
             only_channels: self.out.is_none(),
             threads: self.data.threads,
         };
-        let mean = self.data.watched(|progress| Ok(mean::mean(&data, &options, progress)?))?;
+        let mean = self.data.watched(|progress, _| Ok(mean::mean(&data, &options, progress)?))?;
         // The file is there before anything is printed, so a closed output does not lose it. If it cannot be
         // written, what was computed is printed even so.
         let written = match out {
@@ -60,7 +59,7 @@ impl Mean {
             None => Ok(()),
         };
         self.print(&mean, self.out.as_deref().filter(|_| written.is_ok()))?;
-        written.map(|()| ExitCode::SUCCESS)
+        written
     }
 
     /// Prints the mean, and the file that has it.

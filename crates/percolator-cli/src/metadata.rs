@@ -9,6 +9,8 @@ use percolator_cluster::etcd::EtcdOptions;
 use percolator_cluster::metadata::{EtcdMetadata, FolderMetadata, Metadata};
 use percolator_files::shown;
 
+use crate::args::with;
+
 /// The variable that has the password of --etcd-user: other users of a machine see its processes' arguments.
 const PASSWORD: &str = "PERCOLATOR_ETCD_PASSWORD";
 
@@ -54,10 +56,9 @@ impl MetadataArgs {
         if self.etcd.is_empty() {
             bail!("say where the records are, with --etcd URL or --metadata-folder DIR");
         }
-        let mut options = EtcdOptions::new(&self.etcd);
-        if let Some(prefix) = &self.etcd_prefix {
-            options = options.prefix(prefix);
-        }
+        let options = EtcdOptions::new(&self.etcd);
+        let options = with(options, self.etcd_prefix.as_ref(), EtcdOptions::prefix);
+        let mut options = with(options, self.etcd_cacert.as_ref(), EtcdOptions::root_certificates);
         if let Some(user) = &self.etcd_user {
             let password = std::env::var(PASSWORD).with_context(|| {
                 format!("--etcd-user {user} has a password: it is taken from the variable {PASSWORD}")
@@ -66,9 +67,6 @@ impl MetadataArgs {
         }
         if self.etcd_open_password {
             options = options.allow_open_password();
-        }
-        if let Some(file) = &self.etcd_cacert {
-            options = options.root_certificates(file);
         }
         if let (Some(certificate), Some(key)) = (&self.etcd_cert, &self.etcd_key) {
             options = options.client_certificate(certificate, key);

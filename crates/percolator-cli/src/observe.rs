@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::anyhow;
@@ -24,7 +24,7 @@ pub(super) struct ObserveArgs {
     /// Draw the pipeline in the terminal while it runs, until the user quits unless there is another limit.
     /// Keys: p pauses, + and - change the number of threads, q stops the run.
     #[arg(long)]
-    watch: bool,
+    pub(super) watch: bool,
     /// Publish metrics for Prometheus while the run lasts, at http://ADDR/metrics. ADDR is HOST:PORT, a host,
     /// or a port [default: 127.0.0.1:9464].
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1",
@@ -32,7 +32,7 @@ pub(super) struct ObserveArgs {
     metrics: Option<SocketAddr>,
     /// Write a trace of the run, for https://ui.perfetto.dev: who did what when, batch by batch.
     #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    pub(super) trace: Option<PathBuf>,
     /// Replace the file of --trace if there is one.
     #[arg(long, requires = "trace")]
     force: bool,
@@ -57,24 +57,14 @@ impl ObserveArgs {
             let output = Output::check(path, FileKind::Trace, existing)?;
             Ok::<_, anyhow::Error>((TraceFile::create(path, existing)?, output))
         };
-        let trace = self.trace().map(begin).transpose()?;
+        let trace = self.trace.as_deref().map(begin).transpose()?;
         log::init(trace.as_ref().map(|(trace, _)| trace), self.nvtx);
         Ok(Observers { trace })
-    }
-
-    /// The path of the trace, if one is requested.
-    pub(super) fn trace(&self) -> Option<&Path> {
-        self.trace.as_deref()
     }
 
     /// Checks that there is a terminal, if one is needed.
     pub(super) fn check_terminal(&self) -> Result<(), view::NoTerminal> {
         if self.watch { view::check_terminal() } else { Ok(()) }
-    }
-
-    /// Whether a user looks at the run, and ends it.
-    pub(super) fn is_watched(&self) -> bool {
-        self.watch
     }
 
     /// Publishes the feed's metrics, if requested, until the endpoint is dropped.

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 
+use percolator_files::shown;
 use serde::Serialize;
 
 /// A writer whose failures stop the output and nothing else. A closed pipe is not an error; a full disk is an
@@ -18,6 +19,18 @@ pub(super) fn stdout() -> Out<BufWriter<StdoutLock<'static>>> {
     Out::new(BufWriter::new(io::stdout().lock()))
 }
 
+/// A name or a text from elsewhere, for a terminal.
+pub(super) fn printable(text: &str) -> String {
+    shown::message(text).to_string()
+}
+
+/// Says something on the standard error, even if nobody reads it.
+pub(super) fn tell(said: &str) {
+    let line = format!("percolator: {}\n", shown::message(said));
+    // At once: other processes may write to the same place.
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
 impl<W: Write> Out<W> {
     pub(super) fn new(out: W) -> Self {
         Out { out, is_closed: false, failed: None }
@@ -30,6 +43,12 @@ impl<W: Write> Out<W> {
             Some(error) => Err(anyhow::Error::new(error).context("cannot write to the standard output")),
             None => Ok(()),
         }
+    }
+
+    /// Ends the output with a text.
+    pub(super) fn text(mut self, text: &[u8]) -> anyhow::Result<()> {
+        self.write_all(text)?;
+        self.finish()
     }
 
     /// Ends the output with a value as JSON, indented.

@@ -24,29 +24,21 @@ pub(super) enum FileKind {
 }
 
 impl FileKind {
-    fn name(self) -> &'static str {
+    /// What it is called, and what a file of this kind begins with: nothing, if that is not how it is known.
+    fn name_and_front(self) -> (&'static str, &'static [u8]) {
         match self {
-            FileKind::Snapshot => "snapshot",
-            FileKind::Receipt => "receipt",
-            FileKind::Digest => "digest",
-            FileKind::Trace => "trace",
-            FileKind::Report => "report",
-            FileKind::Picture => "PNG file",
-            FileKind::Mean => "mean",
+            FileKind::Snapshot => ("snapshot", b"percolator snapshot "),
+            FileKind::Receipt => ("receipt", b"percolator receipt "),
+            FileKind::Digest => ("digest", b"percolator digest "),
+            FileKind::Trace => ("trace", b"{\"displayTimeUnit\""),
+            FileKind::Report => ("report", b"<!doctype html>"),
+            FileKind::Picture => ("PNG file", b"\x89PNG\r\n"),
+            FileKind::Mean => ("mean", b""),
         }
     }
 
-    /// What a file of this kind begins with; nothing, if that is not how it is known.
-    fn front(self) -> &'static [u8] {
-        match self {
-            FileKind::Snapshot => b"percolator snapshot ",
-            FileKind::Receipt => b"percolator receipt ",
-            FileKind::Digest => b"percolator digest ",
-            FileKind::Trace => b"{\"displayTimeUnit\"",
-            FileKind::Report => b"<!doctype html>",
-            FileKind::Picture => b"\x89PNG\r\n",
-            FileKind::Mean => b"",
-        }
+    fn name(self) -> &'static str {
+        self.name_and_front().0
     }
 
     /// Whether a file is of this kind, or empty, as `mktemp` makes it.
@@ -61,9 +53,9 @@ impl FileKind {
             let has_values = |mean: BlobProto| !mean.data.is_empty() || !mean.double_data.is_empty();
             return Ok(bytes == 0 || mean.is_ok_and(has_values));
         }
-        let mut front = Vec::new();
-        file.take(self.front().len() as u64).read_to_end(&mut front)?;
-        Ok(bytes == 0 || !front.is_empty() && front == self.front())
+        let (mut found, (_, front)) = (Vec::new(), self.name_and_front());
+        file.take(front.len() as u64).read_to_end(&mut found)?;
+        Ok(bytes == 0 || !found.is_empty() && found == front)
     }
 
     /// How a run goes on with a file of this kind that is not at its own path.

@@ -4,7 +4,7 @@ use clap::Args;
 use percolator::transform::TransformPlace;
 use percolator::{Device, Dtype, FeedBuilder, Layout};
 
-use crate::args::choices;
+use crate::args::{choices, with};
 
 /// How the pipeline runs.
 #[derive(Debug, Args)]
@@ -82,12 +82,7 @@ impl PipelineArgs {
         if self.scaled_decode {
             feed = feed.scaled_decode(true);
         }
-        if let Some(batches) = self.prefetch {
-            feed = feed.prefetch(batches);
-        }
-        if let Some(threads) = self.threads {
-            feed = feed.threads(threads);
-        }
-        Ok(feed)
+        let feed = with(feed, self.prefetch, FeedBuilder::prefetch);
+        Ok(with(feed, self.threads, FeedBuilder::threads))
     }
 }

@@ -7,14 +7,13 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use percolator::Snapshot;
-use percolator::leveldb::LogGaps;
 use percolator::order::{BatchSize, Job, Plan as JobPlan, World};
 use percolator::record::StepId;
-use percolator::source::{Access, IndexPlace, LevelDb, Lmdb, Source, TfRecord};
+use percolator::source::{IndexPlace, LevelDb, Lmdb, LmdbOptions, Source, TfRecord};
 use percolator_files::shown;
 use serde_json::json;
 
-use super::args::AccessArg;
+use super::args::{OpenArgs, with};
 use super::job::JobArgs;
 
 /// The number of steps printed by default.
@@ -33,15 +32,8 @@ pub(crate) struct Plan {
     /// The TFRecord files to read: files, folders, or quoted patterns, in this order.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     tfrecord: Vec<PathBuf>,
-    /// Read a LevelDB whose logs lack writes as it is, and warn of each gap.
-    #[arg(long, requires = "leveldb")]
-    allow_log_gaps: bool,
-    /// How the files of databases are read.
-    #[arg(long, value_enum, default_value_t)]
-    access: AccessArg,
-    /// Read the database of this name in each --lmdb.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["leveldb", "tfrecord", "records", "files"])]
-    database: Option<String>,
+    #[command(flatten)]
+    open: OpenArgs,
     /// Instead of a database: a data set of this many records.
     #[arg(long, value_name = "M")]
     records: Option<u64>,
@@ -130,20 +122,16 @@ impl Plan {
 
     /// The number of records of each file.
     fn record_counts(&self) -> anyhow::Result<Vec<u64>> {
+        self.open.check_use(!self.lmdb.is_empty(), !self.leveldb.is_empty())?;
         if let Some(records) = self.records {
             return Ok(vec![records]);
         }
         if !self.files.is_empty() {
             return Ok(self.files.clone());
         }
-        let access: Access = self.access.into();
-        let lmdb = Lmdb::options().access(access);
-        let lmdb = match &self.database {
-            Some(name) => lmdb.name(name),
-            None => lmdb,
-        };
-        let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
-        let leveldb = LevelDb::options().access(access).log_gaps(gaps);
+        let access = self.open.access();
+        let lmdb = with(Lmdb::options().access(access), self.open.database.as_ref(), LmdbOptions::name);
+        let leveldb = LevelDb::options().access(access).log_gaps(self.open.log_gaps());
         let lmdbs = self.lmdb.iter().map(|path| count(&lmdb.open(path)?));
         let leveldbs = self.leveldb.iter().map(|path| count(&leveldb.open(path)?));
         let tfrecord = TfRecord::options().access(access);
@@ -151,7 +139,7 @@ impl Plan {
         for path in &self.tfrecord {
             tfrecords.extend(percolator_tfrecord::files(path)?);
         }
-        let tfrecords = tfrecords.iter().map(|path| pass(&tfrecord.open(path)?));
+        let tfrecords = tfrecords.iter().map(|path| count(&tfrecord.open(path)?));
         lmdbs.chain(leveldbs).chain(tfrecords).collect()
     }
 
@@ -230,12 +218,8 @@ fn print_heading(
     let world = plan.world();
     let records: u64 = files.iter().sum();
     writeln!(out, "{} in {}", shown::count(records, "record"), shown::count(files.len(), "file"))?;
-    writeln!(
-        out,
-        "{} of {}",
-        shown::count(world.replicas(), "replica"),
-        shown::count(world.workers(), "worker")
-    )?;
+    let replicas = shown::count(world.replicas(), "replica");
+    writeln!(out, "{replicas} of {}", shown::count(world.workers(), "worker"))?;
     writeln!(out, "sharded by {policy}: {why}")?;
     writeln!(out, "at most {} per replica and step", shown::count(plan.batch_size_max(), "record"))?;
     write!(out, "epoch {epoch}: {}", shown::count(rest.end, "step"))?;
@@ -279,22 +263,12 @@ fn is_of_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The number of records of a database. If it is not stored, the database is indexed.
+/// The number of records of a source. If it is not stored, they are counted.
 fn count(source: &dyn Source) -> anyhow::Result<u64> {
     if source.records().is_none() {
-        source.index(&IndexPlace::Memory)?;
+        source.count(&IndexPlace::Memory)?;
     }
     source.records().with_context(|| format!("{}: cannot count its records", shown::path(source.path())))
-}
-
-/// The number of records of a source, by one pass over them.
-fn pass(source: &dyn Source) -> anyhow::Result<u64> {
-    let mut cursor = source.cursor()?;
-    let mut records = 0;
-    while cursor.skip()? {
-        records += 1;
-    }
-    Ok(records)
 }
 
 /// Writes items as a JSON list.

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::builder::{BoolishValueParser, OsStringValueParser, TypedValueParser};
@@ -33,7 +32,7 @@ enum What {
 }
 
 impl Prepare {
-    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         match self.what {
             What::Xlnet(xlnet) => xlnet.run(),
         }
@@ -53,30 +52,8 @@ struct Xlnet {
     #[arg(long, value_name = "DIR", alias = "save-dir", alias = "save_dir",
         value_parser = any_path(), default_value_os_t = Flags::default().save_dir)]
     out: PathBuf,
-    #[command(flatten)]
-    shape: ShapeArgs,
-    #[command(flatten)]
-    mask: MaskArgs,
-    #[command(flatten)]
-    text: TextArgs,
-    #[command(flatten)]
-    runs: RunArgs,
-    /// Print no progress.
-    #[arg(long)]
-    quiet: bool,
-    /// Print what was written as JSON.
-    #[arg(long)]
-    json: bool,
-}
 
-/// A path, which may be empty, as the script's may: then --out is the current folder.
-fn any_path() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
-}
-
-/// The batches, and their rows.
-#[derive(Debug, Args)]
-struct ShapeArgs {
+    // The batches, and their rows.
     /// Rows per batch.
     #[arg(long, alias = "bsz_per_host", value_name = "ROWS", default_value_t = Flags::default().bsz_per_host)]
     bsz_per_host: u32,
@@ -100,11 +77,8 @@ struct ShapeArgs {
         num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
         action = clap::ArgAction::Set)]
     bi_data: bool,
-}
 
-/// What is predicted.
-#[derive(Debug, Args)]
-struct MaskArgs {
+    // What is predicted.
     /// Tokens of context for each token of a masked n-gram.
     #[arg(long, alias = "mask_alpha", value_name = "TOKENS", default_value_t = Flags::default().mask_alpha)]
     mask_alpha: u32,
@@ -121,11 +95,8 @@ struct MaskArgs {
     /// corpus_info.json then has "fix_quirks": true.
     #[arg(long, alias = "fix_quirks")]
     fix_quirks: bool,
-}
 
-/// How the files are read.
-#[derive(Debug, Args)]
-struct TextArgs {
+    // How the files are read.
     /// Put the text into lower case.
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
@@ -141,11 +112,8 @@ struct TextArgs {
         num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
         action = clap::ArgAction::Set)]
     from_raw_text: bool,
-}
 
-/// Which part of the data is made, with which random numbers.
-#[derive(Debug, Args)]
-struct RunArgs {
+    // Which part of the data is made, with which random numbers.
     /// What the data are for: train, dev or test. Part of the files' names.
     #[arg(long, default_value_t)]
     split: Split,
@@ -172,57 +140,66 @@ struct RunArgs {
     /// Threads [default: one per processor].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+
+    // What is said of it.
+    /// Print no progress.
+    #[arg(long)]
+    quiet: bool,
+    /// Print what was written as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A path, which may be empty, as the script's may: then --out is the current folder.
+fn any_path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 impl Xlnet {
     fn options(&self) -> Options {
-        let Xlnet { shape, mask, text, runs, .. } = self;
         let flags = Flags {
             input_glob: self.input.clone(),
             sp_path: self.sp_model.clone(),
             save_dir: self.out.clone(),
-            use_tpu: shape.use_tpu,
-            bsz_per_host: shape.bsz_per_host,
-            num_core_per_host: shape.num_core_per_host,
-            seq_len: shape.seq_len,
-            reuse_len: shape.reuse_len,
-            uncased: text.uncased,
-            bi_data: shape.bi_data,
-            mask_alpha: mask.mask_alpha,
-            mask_beta: mask.mask_beta,
-            num_predict: (!mask.no_num_predict).then_some(mask.num_predict),
-            use_eod: text.use_eod,
-            from_raw_text: text.from_raw_text,
-            split: runs.split,
-            pass_id: runs.pass_id,
-            num_task: runs.num_task,
-            task: runs.task,
+            use_tpu: self.use_tpu,
+            bsz_per_host: self.bsz_per_host,
+            num_core_per_host: self.num_core_per_host,
+            seq_len: self.seq_len,
+            reuse_len: self.reuse_len,
+            uncased: self.uncased,
+            bi_data: self.bi_data,
+            mask_alpha: self.mask_alpha,
+            mask_beta: self.mask_beta,
+            num_predict: (!self.no_num_predict).then_some(self.num_predict),
+            use_eod: self.use_eod,
+            from_raw_text: self.from_raw_text,
+            split: self.split,
+            pass_id: self.pass_id,
+            num_task: self.num_task,
+            task: self.task,
         };
         Options {
             flags,
-            num_passes: runs.num_passes,
-            all_tasks: runs.all_tasks,
-            python_seed: runs.python_seed,
-            fix_quirks: mask.fix_quirks,
-            threads: runs.threads.map(usize::from),
+            num_passes: self.num_passes,
+            all_tasks: self.all_tasks,
+            python_seed: self.python_seed,
+            fix_quirks: self.fix_quirks,
+            threads: self.threads.map(usize::from),
         }
     }
 
-    fn run(self) -> anyhow::Result<ExitCode> {
+    fn run(self) -> anyhow::Result<()> {
         let options = self.options();
-        let progress = Progress::new();
         let start = Instant::now();
         let mut first_record = None;
         let message = |progress: &Progress, took| rate(progress, took, &mut first_record);
-        let prepare = || Ok(xlnet::prepare(&options, &progress)?);
-        let summary = watched(self.quiet, &progress, message, prepare)?;
+        let summary = watched(self.quiet, message, |progress, _| Ok(xlnet::prepare(&options, progress)?))?;
         let mut out = stdout();
         match self.json {
             true => writeln!(out, "{}", facts(&summary))?,
             false => report(&summary, start.elapsed(), &mut out)?,
         }
-        out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        out.finish()
     }
 }
 

@@ -26,12 +26,16 @@ pub(super) const HUNG_AFTER: Duration = Duration::from_secs(10);
 /// What ends a process by default, besides the signals that ask a run to stop, and faults of the program.
 const FATAL: [i32; 8] = [SIGABRT, SIGALRM, SIGPROF, SIGQUIT, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU];
 
+/// What asks a run to stop, with its name and its exit code.
+const ASKING: [(i32, &str, u8); 3] =
+    [(SIGHUP, "SIGHUP", 129), (SIGINT, "SIGINT", 130), (SIGTERM, "SIGTERM", 143)];
+
 /// The signals that ask a run to stop at its next batch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signals {
-    /// The number of the signal that arrived last; 0 if none has.
+    /// The place in [`ASKING`], from 1, of the signal that arrived last; 0 if none has.
     caught: Arc<AtomicUsize>,
-    /// A bit for the number of each signal that has arrived beside a view.
+    /// A bit for the place of each signal that has arrived beside a view.
     came: Arc<AtomicU64>,
 }
 
@@ -40,8 +44,10 @@ impl Signals {
     /// were not caught. A process that was told to ignore SIGHUP (`nohup`) still does.
     pub(super) fn catch() -> anyhow::Result<Self> {
         let signals = Signals::default();
-        let hangup = (!is_ignored(SIGHUP)).then_some((SIGHUP, 1));
-        for (signal, number) in [(SIGINT, 2), (SIGTERM, 15)].into_iter().chain(hangup) {
+        for (number, (signal, ..)) in (1..).zip(ASKING) {
+            if signal == SIGHUP && is_ignored(SIGHUP) {
+                continue;
+            }
             let came_before = Arc::new(AtomicBool::new(false));
             // The handlers run in this order. The first one counts: a signal may come before the others are
             // there.
@@ -75,14 +81,11 @@ impl Signals {
 
     /// Notes the first signal of a kind that asks a run to stop; any other ends the process.
     fn arrive(&self, signal: i32) {
-        let number = match signal {
-            SIGHUP => 1,
-            SIGINT => 2,
-            SIGTERM => 15,
-            _ => 0,
-        };
-        if number != 0 && self.came.fetch_or(1 << number, Ordering::Relaxed) & 1 << number == 0 {
-            return self.caught.store(number, Ordering::Relaxed);
+        let place = ASKING.iter().position(|(asking, ..)| *asking == signal);
+        if let Some(place) = place
+            && self.came.fetch_or(1 << place, Ordering::Relaxed) & 1 << place == 0
+        {
+            return self.caught.store(place + 1, Ordering::Relaxed);
         }
         view::give_back();
         let _ = low_level::emulate_default_handler(signal);
@@ -90,12 +93,8 @@ impl Signals {
 
     /// The signal that arrived last, and its exit code.
     pub(super) fn caught(&self) -> Option<(&'static str, u8)> {
-        match self.caught.load(Ordering::Relaxed) {
-            0 => None,
-            1 => Some(("SIGHUP", 129)),
-            2 => Some(("SIGINT", 130)),
-            _ => Some(("SIGTERM", 143)),
-        }
+        let place = self.caught.load(Ordering::Relaxed).checked_sub(1)?;
+        ASKING.get(place).map(|&(_, name, code)| (name, code))
     }
 }
 
@@ -152,7 +151,8 @@ impl<'a> Enough<'a> {
         self.is_called_off.load(Ordering::Relaxed)
             || self.signals.caught().is_some()
             || self.until.is_some_and(|until| {
-                until.checked_add(self.postponed()).is_some_and(|until| Instant::now() >= until)
+                let postponed = Duration::from_nanos(self.postponed.load(Ordering::Relaxed));
+                until.checked_add(postponed).is_some_and(|until| Instant::now() >= until)
             })
     }
 
@@ -202,10 +202,6 @@ impl<'a> Enough<'a> {
     /// Allows for time in which the run was paused.
     pub(super) fn postpone(&self, by: Duration) {
         self.postponed.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    fn postponed(&self) -> Duration {
-        Duration::from_nanos(self.postponed.load(Ordering::Relaxed))
     }
 
     /// Stops all consumers.
@@ -277,7 +273,7 @@ mod tests {
             enough.wait_for(&mut lane).unwrap();
             drop(lane.next().unwrap().unwrap());
         }
-        signals.caught.store(usize::try_from(SIGTERM).unwrap(), Ordering::Relaxed);
+        signals.arrive(SIGTERM);
         let error = enough.wait_for(&mut lane).unwrap_err().to_string();
         assert!(error.contains("reading or decoding hangs") && enough.is_hung(), "{error}");
         assert_eq!(feed.snapshot().unwrap().next(0).map(|next| next.step), Some(2));

@@ -43,7 +43,7 @@ impl Verify {
         let named = self.quarantine.as_ref().map(Quarantined::read).transpose()?.unwrap_or_default();
         let data = self.data.options().open(&self.data.path)?;
         let mut looked = None;
-        let since = self.data.watched_and_said(|progress, lines| {
+        let since = self.data.watched(|progress, lines| {
             looked = Some(self.look(&data, progress, lines)?);
             let since = verify::quarantined(&data, named, progress);
             since.context("stopped before all records of the quarantine file were looked for")
@@ -175,12 +175,8 @@ impl Verify {
             }
         }
         if let (Some(repaired), Some(copy)) = (repaired, copy) {
-            writeln!(
-                out,
-                "{}: a clean copy with {}",
-                shown::path(copy),
-                shown::count(repaired.written, "record")
-            )?;
+            let records = shown::count(repaired.written, "record");
+            writeln!(out, "{}: a clean copy with {records}", shown::path(copy))?;
         }
         out.finish()
     }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::exit;
 use super::metadata::MetadataArgs;
-use super::out::Out;
+use super::out::{Out, tell};
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyRun {
@@ -124,9 +124,9 @@ fn why_not(verdict: &Verdict, required: u64, done: u64) -> Option<String> {
     })
 }
 
-/// Says why nothing is proven, which the exit code reports even if nobody reads this.
+/// Says why nothing is proven, which the exit code reports, too.
 fn unproven(why: &str) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "percolator: {}", shown::message(why));
+    tell(why);
     exit::found(false)
 }
 

@@ -1,6 +1,6 @@
 //! Work beside a progress bar, ended by a signal.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use percolator::Progress;
-use percolator_files::shown;
 
+use crate::out::tell;
 use crate::stop::Signals;
 
 /// How often the progress is shown and signals are checked.
@@ -31,25 +31,15 @@ impl std::fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
-/// Does work beside a progress bar with a message, which is made of the progress and the time since the
-/// start. On SIGINT or SIGTERM, the progress is told to stop; if that ends the work, the error is
-/// [`Stopped`].
+/// Does work, which may print lines to the standard output, beside a progress bar with a message, which is
+/// made of the progress and the time since the start. On SIGINT or SIGTERM, the progress is told to stop; if
+/// that ends the work, the error is [`Stopped`].
 pub(super) fn watched<T: Send>(
     is_quiet: bool,
-    progress: &Progress,
-    message: impl FnMut(&Progress, Duration) -> String,
-    work: impl FnOnce() -> anyhow::Result<T> + Send,
-) -> anyhow::Result<T> {
-    watched_and_said(is_quiet, progress, message, |_| work())
-}
-
-/// Does the same for work that prints lines to the standard output while the bar is shown.
-pub(super) fn watched_and_said<T: Send>(
-    is_quiet: bool,
-    progress: &Progress,
     mut message: impl FnMut(&Progress, Duration) -> String,
-    work: impl FnOnce(&Lines) -> anyhow::Result<T> + Send,
+    work: impl FnOnce(&Progress, &Lines) -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<T> {
+    let progress = &Progress::new();
     let signals = Signals::catch()?;
     let measured = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}")
         .context("the progress bar's template")?;
@@ -63,7 +53,7 @@ pub(super) fn watched_and_said<T: Send>(
             .name("work".to_owned())
             .spawn_scoped(scope, move || {
                 let _end = End { is_over, watcher };
-                work(lines)
+                work(progress, lines)
             })
             .context("cannot start a thread for the work")?;
         let mut next_line = (!is_quiet && !std::io::stderr().is_terminal()).then_some(LINE);
@@ -91,7 +81,7 @@ pub(super) fn watched_and_said<T: Send>(
                 bar.tick();
             }
             if let Some(due) = next_line.filter(|due| took >= *due) {
-                let _ = writeln!(std::io::stderr(), "percolator: {}", line(done, total, &said()));
+                tell(&line(done, total, &said()));
                 next_line = Some(due + LINE);
             }
             // It does not synchronise: the work is joined below.
@@ -102,11 +92,7 @@ pub(super) fn watched_and_said<T: Send>(
     })?;
     match (done, signals.caught()) {
         (Err(error), Some((signal, code))) if progress.is_stopped() => {
-            let _ = writeln!(
-                std::io::stderr(),
-                "percolator: {signal}: {}",
-                shown::message(&format!("{error:#}"))
-            );
+            tell(&format!("{signal}: {error:#}"));
             Err(Stopped(ExitCode::from(code)).into())
         }
         (done, _) => done,
@@ -166,6 +152,11 @@ fn bar(is_quiet: bool) -> anyhow::Result<ProgressBar> {
     Ok(if is_quiet { ProgressBar::hidden() } else { ProgressBar::no_length().with_style(unmeasured) })
 }
 
+/// A message that counts: what is done, as in "train: run", and how many of them.
+pub(super) fn counted(what: String) -> impl Fn(&Progress, Duration) -> String {
+    move |progress: &Progress, _: Duration| format!("{what} {} of {}", progress.done(), progress.total())
+}
+
 /// The rate of records and of their bytes, for a bar or a log.
 #[expect(clippy::cast_precision_loss, reason = "it is shown without decimals")]
 pub(super) fn rate(progress: &Progress, took: Duration) -> String {
@@ -185,16 +176,14 @@ mod tests {
 
     #[test]
     fn work_is_done_and_its_error_is_returned() {
-        let steps = Progress::new();
-        let work = || {
-            steps.set_done(2);
-            Ok("value")
+        let work = |progress: &Progress, _: &Lines| {
+            progress.set_done(2);
+            Ok(("value", progress.done()))
         };
-        assert_eq!(watched(true, &steps, |_, _| String::new(), work).unwrap(), "value");
-        assert_eq!(steps.done(), 2);
+        assert_eq!(watched(true, |_, _| String::new(), work).unwrap(), ("value", 2));
         // Without a signal, nothing has asked it to end.
-        let failed = || -> anyhow::Result<()> { anyhow::bail!("no disk") };
-        let error = watched(true, &steps, |_, _| String::new(), failed).unwrap_err();
+        let failed = |_: &Progress, _: &Lines| -> anyhow::Result<()> { anyhow::bail!("no disk") };
+        let error = watched(true, |_, _| String::new(), failed).unwrap_err();
         assert_eq!(error.to_string(), "no disk");
     }
 
@@ -217,12 +206,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error() {
-        let error = watched(
-            true,
-            &Progress::new(),
-            |_, _| String::new(),
-            || -> anyhow::Result<()> { panic!("on purpose") },
-        );
+        let panics = |_: &Progress, _: &Lines| -> anyhow::Result<()> { panic!("on purpose") };
+        let error = watched(true, |_, _| String::new(), panics);
         assert_eq!(error.unwrap_err().to_string(), "a thread has panicked");
     }
 }

@@ -191,7 +191,7 @@ impl Parts<'_> {
 pub(crate) struct Values {
     pub(crate) content: Content,
     /// The features of Examples and SequenceExamples whose strings are image files.
-    images: Vec<String>,
+    pub(crate) images: Vec<String>,
     /// Whether the feature was stated, so that every record must have it.
     is_stated: bool,
     /// What most values are if they are bytes, as far as that is known.
@@ -272,11 +272,6 @@ impl Values {
         let images = stated.map_or_else(|| votes.winners(), |feature| vec![feature.to_owned()]);
         let other = Value::of(value).filter(|_| content == Content::Bytes);
         Values { images, is_stated: stated.is_some(), other, ..Values::of(content) }
-    }
-
-    /// The features that are images.
-    pub(crate) fn images(&self) -> &[String] {
-        &self.images
     }
 
     /// The feature that is the image, if it is known which: by convention, or because there is no other.
@@ -506,16 +501,17 @@ pub(crate) const LABELS: [&str; 2] = ["image/class/label", "label"];
 
 /// A feature's bytes, if it has one string.
 pub(crate) fn only_bytes(feature: Feature<'_>) -> Option<&[u8]> {
-    let mut strings = feature.bytes()?.iter();
-    let first = strings.next()?;
-    strings.next().is_none().then_some(first)
+    only(feature.bytes()?.iter())
 }
 
 /// A feature's number, if it has one integer.
 pub(crate) fn only_int(feature: Feature<'_>) -> Option<i64> {
-    let mut numbers = feature.ints()?.iter();
-    let first = numbers.next()?;
-    numbers.next().is_none().then_some(first)
+    only(feature.ints()?.iter())
+}
+
+fn only<T>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.next().is_none().then_some(first)
 }
 
 fn encoding_of(file: &[u8]) -> PictureEncoding {

@@ -105,7 +105,7 @@ impl Input for Items {
         Some(ITEMS)
     }
 
-    fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError> {
+    fn reader(&self, from: u64) -> Result<ItemReader<'_>, InputError> {
         Ok(Box::new((from..ITEMS).map(|number| {
             let key = format!("{number:08}").into_bytes();
             match number {

@@ -37,9 +37,9 @@ pub(crate) fn cifar(bytes: &[u8]) {
 }
 
 fn read_items(input: &dyn Input, most: usize) {
-    let Ok(mut reader) = input.reader(0) else { return };
+    let Ok(reader) = input.reader(0) else { return };
     let mut items = 0;
-    while let Ok(Some(item)) = reader.next() {
+    for item in reader.map_while(Result::ok) {
         items += 1;
         accepted();
         assert!(items <= most, "there are more than {most} items");

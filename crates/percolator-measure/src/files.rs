@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use percolator_files::input_file;
 
 use crate::error::MeasureError;
+use crate::process::bytes_after;
 
 /// Reads the files into memory if they fit in what is free. Returns whether they did.
 pub(crate) fn load(files: &[PathBuf]) -> Result<bool, MeasureError> {
@@ -47,9 +48,7 @@ fn failed(path: &Path, action: &'static str) -> impl Fn(io::Error) -> MeasureErr
 
 /// The memory that Linux could use for files without taking it from programs.
 fn available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+    bytes_after("MemAvailable:", &std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
 /// Asks the system to drop the files from its page cache, which needs no privileges. It keeps pages that are

@@ -45,16 +45,17 @@ pub(crate) enum Records {
 pub struct Job {
     feed: FeedBuilder,
     // What follows is derived from the feed.
-    files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     threads: usize,
     batch_bytes: usize,
     place: TransformPlace,
     /// What its records are.
-    records: Records,
+    pub(crate) records: Records,
     /// The channels that encoded images are decoded to.
-    color: ColorMode,
+    pub(crate) color: ColorMode,
     // What follows is how it is measured.
-    has_labels: bool,
+    /// Whether a net learns from its labels.
+    pub(crate) has_labels: bool,
     is_cold: bool,
     step: Duration,
 }
@@ -143,30 +144,6 @@ impl Job {
     /// Whether its consumers hold each batch.
     pub(crate) fn has_step(&self) -> bool {
         !self.step.is_zero()
-    }
-
-    /// Whether a net learns from its labels.
-    pub(crate) fn learns_from_labels(&self) -> bool {
-        self.has_labels
-    }
-
-    /// The channels that its records are decoded to, if they are Caffe's.
-    pub(crate) fn datums(&self) -> Option<ColorMode> {
-        matches!(self.records, Records::Datums).then_some(self.color)
-    }
-
-    /// What its records are.
-    pub(crate) fn records(&self) -> &Records {
-        &self.records
-    }
-
-    /// The channels that encoded images are decoded to.
-    pub(crate) fn color(&self) -> ColorMode {
-        self.color
-    }
-
-    pub(crate) fn files(&self) -> &[PathBuf] {
-        &self.files
     }
 
     /// Reads the files into memory if they fit in what is free. Returns whether they did.

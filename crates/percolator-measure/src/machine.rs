@@ -7,7 +7,7 @@ use percolator::Stats;
 use percolator::device::CudaDevice;
 
 use crate::error::MeasureError;
-use crate::job::Job;
+use crate::job::{Job, Records};
 use crate::limits::{self, PageCache};
 
 /// The best that this machine can do, in bytes per second unless noted.
@@ -44,9 +44,11 @@ impl Limits {
             )));
         }
         let read_n = read(job, time)?;
-        let decode_1 = match job.datums() {
-            Some(color) => limits::decodes_per_second(job.feed().clone().resolve()?.source(), color, time)?,
-            None => None,
+        let decode_1 = match job.records {
+            Records::Datums => {
+                limits::decodes_per_second(job.feed().clone().resolve()?.source(), job.color, time)?
+            }
+            _ => None,
         };
         Ok(Limits { copy, store_n, fresh_n, read_n, decode_1, pinned_copy: None })
     }
@@ -89,7 +91,7 @@ impl Limits {
 
 /// The rate at which the job's threads read its files.
 fn read(job: &Job, time: Duration) -> Result<Option<f64>, MeasureError> {
-    let cache = PageCache::open(job.files()).map_err(MeasureError::Map)?;
+    let cache = PageCache::open(&job.files).map_err(MeasureError::Map)?;
     let rate = if job.is_cold() {
         cache.bytes_per_second_once(job.threads(), time)
     } else {

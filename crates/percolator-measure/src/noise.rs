@@ -50,9 +50,7 @@ impl Ratio {
 pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = sorted[(sorted.len() - 1) / 2];
-    Some(lower + (upper - lower) / 2.0)
+    (!sorted.is_empty()).then(|| middle(&sorted))
 }
 
 fn middle(sorted: &[f64]) -> f64 {

@@ -15,11 +15,16 @@ pub(crate) fn cpu_time() -> Duration {
 
 /// The bytes that this process has caused to be read from storage; `None` if the system does not say.
 pub(crate) fn storage_bytes() -> Option<u64> {
-    storage_bytes_of(&std::fs::read_to_string("/proc/self/io").ok()?)
+    bytes_after("read_bytes:", &std::fs::read_to_string("/proc/self/io").ok()?)
 }
 
-fn storage_bytes_of(account: &str) -> Option<u64> {
-    account.lines().find_map(|line| line.strip_prefix("read_bytes:"))?.trim().parse().ok()
+/// The bytes that a line of one of Linux's accounts states after this: a number, which may be in kB.
+pub(crate) fn bytes_after(name: &str, account: &str) -> Option<u64> {
+    let stated = account.lines().find_map(|line| line.strip_prefix(name))?.trim();
+    match stated.strip_suffix("kB") {
+        Some(kibibytes) => Some(kibibytes.trim().parse::<u64>().ok()? * 1024),
+        None => stated.parse().ok(),
+    }
 }
 
 /// Samples the memory of this process.
@@ -38,13 +43,8 @@ impl Memory {
     /// The resident anonymous memory, in bytes.
     pub(crate) fn anonymous_bytes(&mut self) -> Option<u64> {
         let length = self.status.as_ref()?.read_at(&mut self.buffer, 0).ok()?;
-        anonymous_bytes(std::str::from_utf8(&self.buffer[..length]).ok()?)
+        bytes_after("RssAnon:", std::str::from_utf8(&self.buffer[..length]).ok()?)
     }
-}
-
-fn anonymous_bytes(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
 #[cfg(test)]
@@ -53,12 +53,11 @@ mod tests {
 
     #[test]
     fn the_account_of_linux_is_read() {
-        assert_eq!(
-            anonymous_bytes("VmRSS:\t  9 kB\nRssAnon:\t    1672 kB\nRssFile: 3 kB"),
-            Some(1672 * 1024)
-        );
-        assert_eq!(anonymous_bytes("VmRSS:\t  9 kB\n"), None);
-        assert_eq!(storage_bytes_of("rchar: 5\nread_bytes: 8192\nwrite_bytes: 1\n"), Some(8192));
-        assert_eq!(storage_bytes_of(""), None);
+        let status = "VmRSS:\t  9 kB\nRssAnon:\t    1672 kB\nRssFile: 3 kB";
+        assert_eq!(bytes_after("RssAnon:", status), Some(1672 * 1024));
+        assert_eq!(bytes_after("RssAnon:", "VmRSS:\t  9 kB\n"), None);
+        let account = "rchar: 5\nread_bytes: 8192\nwrite_bytes: 1\n";
+        assert_eq!(bytes_after("read_bytes:", account), Some(8192));
+        assert_eq!(bytes_after("read_bytes:", ""), None);
     }
 }

@@ -13,7 +13,7 @@ use percolator_measure::compare::{Comparison, Results, Row, Verdict};
 use super::Bench;
 use super::report::grouped;
 use crate::exit;
-use crate::out::stdout;
+use crate::out::{stdout, tell};
 
 impl Bench {
     /// Compares; the exit code is 1 if the new one is slower beyond the noise.
@@ -37,9 +37,7 @@ impl Bench {
         ensure!(compared > 0, "{} and {}: the two have no job in common", names[0], names[1]);
         for (results, others, name) in [(&old, &new, &names[0]), (&new, &old, &names[1])] {
             for one in results.jobs().iter().filter(|one| others.partner(one).is_none()) {
-                let job = shown::message(&one.job);
-                // Even if nobody reads this.
-                let _ = writeln!(std::io::stderr(), "percolator: only {name} has the job {job}");
+                tell(&format!("only {name} has the job {}", one.job));
             }
         }
         Ok(exit::found(is_well))

@@ -1,6 +1,5 @@
 //! Synthetic data sets, which are made once and then kept.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use percolator_files::shown;
 
 use super::photos::Photos;
 use super::synthetic::Kind;
+use crate::out::tell;
 
 /// Increase it when the same photographs would give other records, or other files of them, so that data made
 /// by an older program are not used.
@@ -58,12 +58,7 @@ impl Data {
                 }
                 Err(StoreError::InUse { .. }) => {
                     if !std::mem::replace(&mut is_waiting, true) {
-                        let path = shown::path(&path);
-                        // Even if nobody reads this.
-                        let _ = writeln!(
-                            std::io::stderr(),
-                            "percolator: waiting for another run, which makes {path}"
-                        );
+                        tell(&format!("waiting for another run, which makes {}", shown::path(&path)));
                     }
                     ensure!(!progress.is_stopped(), "it was told to end");
                     std::thread::park_timeout(Duration::from_millis(50));

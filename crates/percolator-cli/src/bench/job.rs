@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use percolator::feed::SourceSpec;
-use percolator::{Dtype, FeedBuilder, Progress, Transform};
+use percolator::{Dtype, FeedBuilder, Transform};
 use percolator_data::store::Backend;
 use percolator_files::shown;
 use percolator_measure::Job;
@@ -11,11 +11,12 @@ use percolator_measure::Job;
 use super::Bench;
 use super::data::{Data, default_cache};
 use super::synthetic::Kind;
+use crate::args::with;
 use crate::convert::BackendArg;
 use crate::described::Described;
 use crate::input::InputArgs;
 use crate::pipeline::DtypeArg;
-use crate::watch::watched;
+use crate::watch::{counted, watched};
 
 /// A feed to measure, by its name.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl Bench {
             let feed = self.input.with_batch_size(described.feed);
             return Ok(vec![self.job(name, feed, DtypeArg::F32)?]);
         }
-        self.input.state.check_database(false)?;
+        self.input.state.open.check_use(false, false)?;
         let job = |&kind| self.synthetic_job(kind, self.prepare(kind)?);
         self.synthetic.iter().map(job).collect()
     }
@@ -44,16 +45,13 @@ impl Bench {
         let records = self.records.map_or(kind.records(), |records| records as usize);
         let data = Data { kind, backend: self.backend(), records };
         let cache = self.cache.clone().unwrap_or_else(default_cache);
-        let message = |progress: &Progress, _| {
-            format!("making {}: record {} of {}", self.job_name(kind), progress.done(), progress.total())
-        };
-        let progress = Progress::new();
-        watched(self.quiet, &progress, message, || data.prepare(&cache, &progress))
+        let message = counted(format!("making {}: record", self.job_name(kind)));
+        watched(self.quiet, message, |progress, _| data.prepare(&cache, progress))
     }
 
     fn synthetic_job(&self, kind: Kind, path: PathBuf) -> anyhow::Result<NamedJob> {
         let InputArgs { state, transform: set, pipeline, .. } = &self.input;
-        let mut described = Described::of_sources([match self.format.unwrap_or_default() {
+        let described = Described::of_sources([match self.format.unwrap_or_default() {
             BackendArg::Lmdb => SourceSpec::lmdb(path),
             BackendArg::LevelDb => SourceSpec::leveldb(path),
             BackendArg::TfRecord => SourceSpec::tfrecord(path),
@@ -69,12 +67,10 @@ impl Bench {
             Transform::new()
         };
         let transform = set.or(kind.transform(transform, is_float));
-        described.feed = described.feed.phase(state.phase()).access(state.access()).transform(transform);
-        if let Some(fields) = kind.fields() {
-            described.feed = described.feed.example(fields);
-        }
+        let feed = described.feed.phase(state.phase()).access(state.open.access()).transform(transform);
+        let feed = with(feed, kind.fields(), FeedBuilder::example);
         let batch_size = pipeline.batch_size.unwrap_or(kind.batch_size());
-        let feed = pipeline.with_options(described.feed, dtype)?.batch_size(batch_size);
+        let feed = pipeline.with_options(feed, dtype)?.batch_size(batch_size);
         self.job(self.job_name(kind), feed, dtype)
     }
 

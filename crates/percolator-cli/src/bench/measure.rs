@@ -1,6 +1,5 @@
 //! Measures a job round by round.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use percolator::batch::{BatchShape, ImageShape};
@@ -9,6 +8,7 @@ use percolator_measure::{Progress, median};
 use super::Bench;
 use super::figures::Figures;
 use super::job::NamedJob;
+use crate::out::tell;
 
 /// The facts of a job that are known before it is measured.
 #[derive(Clone, Debug)]
@@ -58,10 +58,8 @@ impl Bench {
     fn bring_in(&self, NamedJob { name, job, .. }: &NamedJob) -> anyhow::Result<Option<f64>> {
         let fits = job.load()?;
         if !fits && !job.is_cold() {
-            let _ = writeln!(
-                std::io::stderr(),
-                "percolator: {name}: its files are larger than the free memory, so they are not all cached"
-            );
+            let why = "its files are larger than the free memory, so they are not all cached";
+            tell(&format!("{name}: {why}"));
         }
         if !(fits && job.is_cold()) {
             return Ok(None);

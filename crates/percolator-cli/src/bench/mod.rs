@@ -28,8 +28,8 @@ use clap::{ArgGroup, Args};
 use super::args::seconds;
 use super::convert::BackendArg;
 use super::input::InputArgs;
-use super::measured::measured;
 use super::out::Out;
+use super::watch::{counted, watched};
 use synthetic::Kind;
 
 /// The figures of all rounds are kept in memory.
@@ -105,7 +105,8 @@ impl Bench {
         }
         let mut out = Out::new(std::io::stdout().lock());
         for job in self.jobs()? {
-            let figures = measured(self.quiet, &job.name, |progress| self.measure(&job, progress))?;
+            let message = counted(format!("{}: run", job.name));
+            let figures = watched(self.quiet, message, |progress, _| self.measure(&job, progress))?;
             match self.json {
                 true => writeln!(out, "{}", serde_json::to_string(&figures)?)?,
                 false => write!(out, "{}", report::of(&figures))?,

@@ -26,15 +26,6 @@ struct Photo {
     planes: Vec<u8>,
 }
 
-/// A part of a photograph.
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    x: usize,
-    y: usize,
-    height: usize,
-    width: usize,
-}
-
 impl Photos {
     pub(super) fn open() -> anyhow::Result<Self> {
         let mut decoder = ImageFileDecoder::new(ColorMode::Color);
@@ -63,15 +54,10 @@ impl Photos {
         let narrowest = widest * 3 / 4;
         let window_width = narrowest + dice.below(widest - narrowest) + 1;
         let window_height = (window_width * height / width).clamp(1, photo.shape.height);
-        let window = Window {
-            x: dice.below(photo.shape.width - window_width + 1),
-            y: dice.below(photo.shape.height - window_height + 1),
-            height: window_height,
-            width: window_width,
-        };
+        let x = dice.below(photo.shape.width - window_width + 1);
+        let y = dice.below(photo.shape.height - window_height + 1);
         let is_mirrored = dice.below(2) == 1;
-        let (rows, mut columns) =
-            (taps(window.height, height, window.y), taps(window.width, width, window.x));
+        let (rows, mut columns) = (taps(window_height, height, y), taps(window_width, width, x));
         if is_mirrored {
             columns.reverse();
         }

@@ -79,17 +79,17 @@ fn say(out: &mut dyn Write, cleaned: &Cleaned, is_dry: bool) -> std::io::Result<
     if let Some(left) = &cleaned.left {
         writeln!(out, "{id}: {}", printable(&reason(left)))?;
     }
+    let removed = if is_dry { "would remove" } else { "removed" };
     for uuid in &cleaned.removed {
         let was = if cleaned.taken_out.iter().any(|entry| entry.uuid == *uuid) {
             "was kept"
         } else {
             "no record names it"
         };
-        writeln!(out, "{id}: {} {uuid}: {was}", if is_dry { "would remove" } else { "removed" })?;
+        writeln!(out, "{id}: {removed} {uuid}: {was}")?;
     }
     if cleaned.unfinished > 0 {
-        let verb = if is_dry { "would remove" } else { "removed" };
-        writeln!(out, "{id}: {verb} {} unfinished file(s)", cleaned.unfinished)?;
+        writeln!(out, "{id}: {removed} {} unfinished file(s)", cleaned.unfinished)?;
     }
     for entry in cleaned.taken_out.iter().filter(|entry| !cleaned.removed.contains(&entry.uuid)) {
         let verb = if is_dry { "would take" } else { "took" };

@@ -4,24 +4,15 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use clap::Args;
 use percolator_cluster::checkpoint::{Archive, CheckpointRecord, Entry, Kept};
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Ids, printable};
 
-#[derive(Debug, Args)]
-pub(super) struct List {
-    #[command(flatten)]
-    ids: Ids,
-}
-
-impl List {
-    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let now = SystemTime::now();
-        self.ids.each(Archive::look, |_| true, |out, kept| say(out, kept, now), |kept| as_json(kept, now))
-    }
+pub(super) fn run(ids: &Ids) -> anyhow::Result<ExitCode> {
+    let now = SystemTime::now();
+    ids.each(Archive::look, |_| true, |out, kept| say(out, kept, now), |kept| as_json(kept, now))
 }
 
 /// The checkpoints of a record, with what it calls them.

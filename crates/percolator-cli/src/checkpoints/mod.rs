@@ -5,7 +5,7 @@ mod list;
 mod restore;
 mod verify;
 
-use std::io::{self, Write, stderr};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,12 +13,11 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use percolator_cluster::checkpoint::Archive;
 use percolator_cluster::store::{FolderStore, Id};
-use percolator_files::shown;
 use serde_json::Value;
 
 use crate::exit;
 use crate::metadata::MetadataArgs;
-use crate::out::stdout;
+use crate::out::{printable, stdout, tell};
 
 #[derive(Debug, Args)]
 pub(crate) struct Checkpoints {
@@ -29,12 +28,12 @@ pub(crate) struct Checkpoints {
 #[derive(Debug, Subcommand)]
 enum What {
     /// List each id with its checkpoints, and the files that no record names.
-    List(list::List),
+    List(Ids),
     /// Read every checkpoint, and compare its length, MD5 and SHA-256 with its record.
     ///
     /// The exit code is 1 if one is not what was written, or an ID that is given has no record; each is
     /// named, with the reason.
-    Verify(verify::Verify),
+    Verify(Ids),
     /// Write the newest checkpoint that is whole, or one part of it, to a file.
     ///
     /// It is found as a process finds it that begins: the newest first, then the older ones that are kept.
@@ -64,7 +63,7 @@ impl Place {
     }
 }
 
-/// The ids that are looked at, and how that is reported.
+// The ids that are looked at, and how that is reported. (The subcommands have the help texts.)
 #[derive(Debug, Args)]
 struct Ids {
     #[command(flatten)]
@@ -101,8 +100,10 @@ impl Ids {
                         false => say(&mut out, &found).and_then(|()| out.flush())?,
                     }
                 }
+                // The others go on.
                 Err(error) => {
-                    complain(id, &error.into());
+                    let error: anyhow::Error = error.into();
+                    tell(&format!("the id {}: {error:#}", id.as_str()));
                     could_look = false;
                 }
             }
@@ -122,8 +123,8 @@ impl Ids {
 impl Checkpoints {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         match &self.what {
-            What::List(list) => list.run(),
-            What::Verify(verify) => verify.run(),
+            What::List(ids) => list::run(ids),
+            What::Verify(ids) => verify::run(ids),
             What::Restore(restore) => restore.run(),
             What::Gc(gc) => gc.run(),
         }
@@ -139,19 +140,7 @@ fn id(text: &str) -> Result<Id, String> {
 fn all_ids(archive: &Archive) -> anyhow::Result<Vec<Id>> {
     let found = archive.ids()?;
     for key in found.other_keys {
-        let key = printable(&key);
-        let _ = writeln!(stderr(), "percolator: the record {key} is not that of an id, and is left alone");
+        tell(&format!("the record {key} is not that of an id, and is left alone"));
     }
     Ok(found.ids.into_iter().collect())
-}
-
-/// Says what is wrong with an id; the others go on.
-fn complain(id: &Id, error: &anyhow::Error) {
-    let error = format!("{error:#}");
-    let _ = writeln!(stderr(), "percolator: the id {}: {}", printable(id.as_str()), printable(&error));
-}
-
-/// An id or a key, for a terminal.
-fn printable(name: &str) -> String {
-    shown::message(name).to_string()
 }

@@ -3,27 +3,17 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Args;
 use percolator_cluster::checkpoint::{Archive, Verified};
 use percolator_files::shown;
 use serde_json::{Value, json};
 
 use super::{Ids, printable};
 
-#[derive(Debug, Args)]
-pub(super) struct Verify {
-    #[command(flatten)]
-    ids: Ids,
-}
-
-impl Verify {
-    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        // A user who names an id expects a checkpoint.
-        let are_all = self.ids.named.is_empty();
-        let is_fine =
-            |verified: &Verified| verified.is_whole() && (are_all || verified.kept.record.is_some());
-        self.ids.each(Archive::verify, is_fine, say, |verified| as_json(verified, is_fine(verified)))
-    }
+pub(super) fn run(ids: &Ids) -> anyhow::Result<ExitCode> {
+    // A user who names an id expects a checkpoint.
+    let are_all = ids.named.is_empty();
+    let is_fine = |verified: &Verified| verified.is_whole() && (are_all || verified.kept.record.is_some());
+    ids.each(Archive::verify, is_fine, say, |verified| as_json(verified, is_fine(verified)))
 }
 
 /// What is wrong, with its causes.

@@ -22,8 +22,8 @@ use crate::args::{millis, seconds};
 use crate::exit;
 use crate::input::InputArgs;
 use crate::job::JobArgs;
-use crate::measured::measured;
 use crate::out::Out;
+use crate::watch::{counted, watched};
 
 /// The least number of rounds: fewer tell nothing from noise.
 const ROUNDS_MIN: i64 = Ratio::VALUES_MIN as i64;
@@ -71,8 +71,8 @@ impl Doctor {
         options.rounds = self.rounds as usize;
         options.samples = self.samples as usize;
         options.time_max = self.at_most;
-        let examine = |progress: &_| Ok(examine(job, &options, progress)?);
-        let diagnosis = measured(self.quiet, "examining", examine)?;
+        let message = counted("examining: run".to_owned());
+        let diagnosis = watched(self.quiet, message, |progress, _| Ok(examine(job, &options, progress)?))?;
         let stdout = std::io::stdout();
         let columns = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
         let mut out = Out::new(stdout.lock());

@@ -21,12 +21,13 @@ use percolator_distribute::Process;
 use percolator_files::{shown, whole_file};
 use percolator_observe::metrics::Endpoint;
 
-use crate::args::{millis, seconds};
+use crate::args::{millis, seconds, with};
 use crate::consumer::Consumer;
 use crate::data_set::stdout;
 use crate::input::InputArgs;
 use crate::job::JobArgs;
 use crate::observe::{ObserveArgs, Observers};
+use crate::out::tell;
 use crate::output::{self, FileKind, Output};
 use crate::stop::{Enough, Signals};
 
@@ -146,8 +147,7 @@ impl Feed {
         let (earlier, _held) = self.earlier_receipt(&feed)?.unzip();
         let outputs = outputs.map_or_else(|| self.outputs(), Ok)?;
         // Until here nothing would be saved, so a signal ends the process at once.
-        let signals =
-            if self.observe.is_watched() { Signals::catch_beside_view() } else { Signals::catch() }?;
+        let signals = if self.observe.watch { Signals::catch_beside_view() } else { Signals::catch() }?;
         let mut out = report::text(self.json);
         write!(out, "{}: ", shown::path(&described.origin))?;
         report::say_what_runs(&feed, self.input.example.is_given(), &mut out)?;
@@ -198,8 +198,7 @@ impl Feed {
         Ok(match signals.caught() {
             None => ExitCode::SUCCESS,
             Some((name, code)) => {
-                // Even if nobody reads this.
-                let _ = writeln!(std::io::stderr(), "percolator: stopped by {name}");
+                tell(&format!("stopped by {name}"));
                 ExitCode::from(code)
             }
         })
@@ -210,11 +209,10 @@ impl Feed {
         let endpoint = self.observe.publish(feed)?;
         if let Some(endpoint) = &endpoint {
             let said = format!("metrics: http://{}/metrics", endpoint.address());
-            // A run does not end because nobody reads this.
-            let _ = match self.json {
-                true => writeln!(std::io::stderr(), "percolator: {said}"),
-                false => writeln!(out, "{said}"),
-            };
+            match self.json {
+                true => tell(&said),
+                false => writeln!(out, "{said}")?,
+            }
         }
         Ok(endpoint)
     }
@@ -226,7 +224,7 @@ impl Feed {
             (self.snapshot.as_deref(), "--snapshot"),
             (self.receipt.as_deref(), "--receipt"),
             (self.quarantine.as_deref(), "--quarantine"),
-            (self.observe.trace(), "--trace"),
+            (self.observe.trace.as_deref(), "--trace"),
         ];
         for (path, option) in places {
             if let Some(path) = path {
@@ -298,10 +296,7 @@ impl Feed {
             Some(records) => feed.global_batch_size(records),
             None => self.input.with_batch_size(feed),
         };
-        let mut feed = self.job.of_feed(feed);
-        if let Some(epochs) = self.epochs {
-            feed = feed.epochs(epochs);
-        }
+        let mut feed = with(self.job.of_feed(feed), self.epochs, FeedBuilder::epochs);
         if let (Some(workers), Some(worker)) = (self.workers, self.worker) {
             // Saturating: no machine feeds that many.
             let replicas = workers.saturating_mul(self.input.pipeline.devices.len());
@@ -314,9 +309,7 @@ impl Feed {
             let (world, worker) = process.worker(self.input.pipeline.devices.len())?;
             feed = feed.worker(world, worker);
         }
-        if let Some(place) = &self.index {
-            feed = feed.index(place.clone());
-        }
+        feed = with(feed, self.index.clone(), FeedBuilder::index);
         if let Some(path) = &self.resume {
             feed = feed.resume(&Snapshot::recover(path)?);
         }
@@ -355,7 +348,7 @@ impl Feed {
 
     fn until(&self, start: Instant) -> Option<Instant> {
         match self.seconds {
-            None if self.observe.is_watched() => None,
+            None if self.observe.watch => None,
             None if self.once || self.batches.is_some() || self.epochs.is_some_and(|epochs| epochs > 0) => {
                 None
             }

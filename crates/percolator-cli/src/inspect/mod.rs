@@ -5,7 +5,6 @@ mod one;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
@@ -57,7 +56,7 @@ pub(crate) struct Inspect {
 const PICTURE_SIDE: usize = 112;
 
 impl Inspect {
-    pub(crate) fn run<'a>(&'a self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run<'a>(&'a self) -> anyhow::Result<()> {
         let output = |path: &'a Option<PathBuf>, kind| {
             path.as_ref().map(|path| self.data.output(path, kind)).transpose()
         };
@@ -73,7 +72,7 @@ impl Inspect {
         }
     }
 
-    fn list_model(&self, path: &Path) -> anyhow::Result<ExitCode> {
+    fn list_model(&self, path: &Path) -> anyhow::Result<()> {
         if self.record.is_some() || self.html.is_some() {
             bail!(
                 "{}: a model's files, which have no records; `percolator model show` shows one tensor",
@@ -83,14 +82,14 @@ impl Inspect {
         model::list(path, self.data.json, self.data.quiet)
     }
 
-    fn report(&self, data: &DataSet, html: Option<Output<'_>>) -> anyhow::Result<ExitCode> {
+    fn report(&self, data: &DataSet, html: Option<Output<'_>>) -> anyhow::Result<()> {
         let options = InspectOptions {
             all: self.all,
             sample: self.sample,
             content: self.content.map(Into::into),
             threads: self.data.threads,
         };
-        let (report, pictures) = self.data.watched(|progress| {
+        let (report, pictures) = self.data.watched(|progress, _| {
             let report = inspect::inspect(data, &options, progress)?;
             Ok((report, self.pictures(data, progress)?))
         })?;
@@ -106,7 +105,7 @@ impl Inspect {
             }
             out.finish()?;
         }
-        html.unwrap_or(Ok(())).map(|()| ExitCode::SUCCESS)
+        html.unwrap_or(Ok(()))
     }
 
     /// The pictures that are shown.

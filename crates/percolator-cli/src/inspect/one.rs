@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
 use percolator_data::DataSet;
@@ -20,7 +19,7 @@ pub(super) fn show(
     word: &OsStr,
     picture: Option<Output<'_>>,
     how: &Inspect,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<()> {
     let mut record = inspect::record(data, &Which::parse(word))?;
     if let Some(content) = how.content {
         record.content = content.into();
@@ -36,15 +35,14 @@ pub(super) fn show(
     if how.data.json {
         let fields: Map<String, Value> =
             fields.into_iter().map(|field| (field.name, Value::String(field.value))).collect();
-        stdout().json(&json!({
+        return stdout().json(&json!({
             "record": record.number,
             "key": key_text(&record.key),
             "bytes": record.value.len(),
             "source": record.source.to_string_lossy(),
             "content": record.content,
             "fields": fields,
-        }))?;
-        return Ok(ExitCode::SUCCESS);
+        }));
     }
     let mut out = stdout();
     if how.out.is_none()
@@ -62,8 +60,7 @@ pub(super) fn show(
     if let Some(path) = &how.out {
         writeln!(out, "{}: its image", shown::path(path))?;
     }
-    out.finish()?;
-    Ok(ExitCode::SUCCESS)
+    out.finish()
 }
 
 /// The columns and lines for a picture, if the output goes to a terminal: the text has room below it.

@@ -3,7 +3,6 @@
 use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
@@ -13,7 +12,6 @@ use percolator_tensorflow::convert::{
 };
 use serde_json::json;
 
-use super::work::watched;
 use super::{How, check_prefix, printable, stdout, with_force};
 
 #[derive(Debug, Args)]
@@ -80,7 +78,7 @@ impl Convert {
         })
     }
 
-    pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, how: How) -> anyhow::Result<()> {
         let model = Model::open(&self.from)?;
         let format = self.target_format()?;
         let conversion = Conversion::plan(&model, &self.to, format, &self.options()?);
@@ -93,30 +91,29 @@ impl Convert {
         if self.dry_run {
             return self.report_plan(&conversion, how);
         }
-        let summary = watched(how.quiet, |progress| conversion.run(progress).map_err(with_force))?;
+        let summary = how.watched(|progress| conversion.run(progress).map_err(with_force))?;
         let (tensors, bytes) = (summary.tensors, summary.bytes);
         let left_out = conversion.left_out();
         if how.json {
             let left_out: Vec<_> = left_out.iter().map(|left_out| name_and_reason(left_out).0).collect();
             let path = self.to.to_string_lossy();
             let done = json!({ "path": path, "tensors": tensors, "bytes": bytes, "left_out": left_out });
-            return stdout().json(&done).map(|()| ExitCode::SUCCESS);
+            return stdout().json(&done);
         }
         let mut out = stdout();
         writeln!(out, "{}: {}, {bytes} bytes", shown::path(&self.to), count(tensors, "tensor"))?;
         write_left_out(&conversion, &mut out)?;
-        out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        out.finish()
     }
 
-    fn report_plan(&self, conversion: &Conversion<'_>, how: How) -> anyhow::Result<ExitCode> {
+    fn report_plan(&self, conversion: &Conversion<'_>, how: How) -> anyhow::Result<()> {
         if how.json {
             let tensors =
                 conversion.tensors().iter().map(|tensor| json!({ "from": tensor.from, "to": tensor.to }));
             let left_out: Vec<_> =
                 conversion.left_out().iter().map(|left_out| name_and_reason(left_out).0).collect();
             let plan = json!({ "tensors": tensors.collect::<Vec<_>>(), "left_out": left_out });
-            return stdout().json(&plan).map(|()| ExitCode::SUCCESS);
+            return stdout().json(&plan);
         }
         let mut out = stdout();
         for tensor in conversion.tensors() {
@@ -128,8 +125,7 @@ impl Convert {
         write_left_out(conversion, &mut out)?;
         let tensors = count(conversion.tensors().len(), "tensor");
         writeln!(out, "{}: {tensors} would be written", shown::path(&self.to))?;
-        out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        out.finish()
     }
 }
 

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
@@ -15,7 +14,6 @@ use percolator_tensorflow::checkpoint::StateFile;
 use percolator_tensorflow::convert::{CopyOptions, Existing, Format, Model, copy_checkpoint};
 use serde_json::json;
 
-use super::work::watched;
 use super::{How, check_prefix, stdout, with_force};
 
 #[derive(Debug, Args)]
@@ -36,7 +34,7 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, how: How) -> anyhow::Result<()> {
         let model = Model::open(&self.from)?;
         let Some(checkpoint) = model.checkpoint() else {
             if model.format() == Format::Checkpoint {
@@ -70,7 +68,7 @@ impl Copy {
         }
         let existing = Existing::replaced_if(self.force);
         let options = CopyOptions { shards: self.shards.map(NonZeroUsize::get), existing };
-        let summary = watched(how.quiet, |progress| {
+        let summary = how.watched(|progress| {
             copy_checkpoint(checkpoint, &prefix, &options, progress).map_err(with_force)
         })?;
         if is_folder {
@@ -80,14 +78,13 @@ impl Copy {
         if how.json {
             let prefix = prefix.to_string_lossy();
             let done = json!({ "prefix": prefix, "tensors": tensors, "bytes": bytes });
-            return stdout().json(&done).map(|()| ExitCode::SUCCESS);
+            return stdout().json(&done);
         }
         let mut out = stdout();
         let meta = if summary.has_graph { ", and the .meta file" } else { "" };
         let tensors = count(tensors, "tensor");
         writeln!(out, "{}: {tensors}, {bytes} bytes{meta}", shown::path(&prefix))?;
-        out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        out.finish()
     }
 }
 

@@ -14,7 +14,6 @@ use serde_json::{Value as Json, json};
 
 use super::list::weight;
 use super::values::{Value, value};
-use super::work::watched;
 use super::{How, printable, shape, stdout};
 use crate::exit;
 
@@ -72,7 +71,7 @@ struct Compared {
 impl Diff {
     pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
         let models = [Model::open(&self.one)?, Model::open(&self.other)?];
-        let compared = watched(how.quiet, |progress| self.compare(&models, progress))?;
+        let compared = how.watched(|progress| self.compare(&models, progress))?;
         let Compared { only, different, .. } = &compared;
         let is_same = different.is_empty() && only.iter().all(Vec::is_empty);
         if how.json { report_json(&compared) } else { report(&models, &compared) }?;

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::{How, stdout};
 use crate::exit;
+use crate::out::tell;
 
 #[derive(Debug, Args)]
 pub(super) struct Latest {
@@ -26,8 +27,7 @@ impl Latest {
             let folder = shown::path(&self.folder);
             ensure!(self.folder.is_dir(), "{folder}: there is no checkpoint: there is no such folder");
             let why = "the folder has no file \"checkpoint\"";
-            // The exit code reports it even if nobody reads this.
-            let _ = writeln!(std::io::stderr(), "percolator: {folder}: there is no checkpoint: {why}");
+            tell(&format!("{folder}: there is no checkpoint: {why}"));
             return Ok(exit::found(false));
         };
         let mut out = stdout();

@@ -1,7 +1,6 @@
 //! `percolator model list`: the tensors of a model, as a table or with their digests.
 
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 use clap::Args;
 use percolator_files::parallel::map;
@@ -11,7 +10,6 @@ use percolator_tensorflow::{DataType, Elements, Tensor};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::work::watched;
 use super::{How, printable, shape, stdout};
 
 #[derive(Debug, Args)]
@@ -19,7 +17,7 @@ pub(super) struct List {
     /// A checkpoint (its prefix, one of its files, or a folder with a file "checkpoint"), a SavedModel, a
     /// .safetensors, .npz or .npy file, or a folder of .npy files.
     #[arg(value_name = "PATH")]
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 /// A tensor, as `--json` prints it.
@@ -33,21 +31,16 @@ struct Listed {
 }
 
 impl List {
-    pub(super) fn of(path: &Path) -> Self {
-        List { path: path.to_owned() }
-    }
-
-    pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, how: How) -> anyhow::Result<()> {
         let model = Model::open(&self.path)?;
         let order = by_name(&model);
         if !how.json {
             let mut out = stdout();
             write_table(&model, &order, &mut out)?;
-            out.finish()?;
-            return Ok(ExitCode::SUCCESS);
+            return out.finish();
         }
-        let listed = watched(how.quiet, |progress| listed(&model, &order, progress))?;
-        stdout().json(&listed).map(|()| ExitCode::SUCCESS)
+        let listed = how.watched(|progress| listed(&model, &order, progress))?;
+        stdout().json(&listed)
     }
 }
 

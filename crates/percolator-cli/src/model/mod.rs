@@ -8,7 +8,6 @@ mod list;
 mod show;
 mod values;
 mod verify;
-mod work;
 
 use std::fs;
 use std::path::Path;
@@ -16,11 +15,13 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
+use percolator::Progress;
 use percolator_files::shown;
 use percolator_tensorflow::convert::ConvertError;
 
-use crate::out::stdout;
+use crate::out::{printable, stdout};
 use crate::output;
+use crate::watch::{megabytes_per_second, watched};
 
 #[derive(Debug, Args)]
 pub(super) struct Model {
@@ -39,6 +40,15 @@ struct How {
     /// Print no progress.
     #[arg(long, global = true)]
     quiet: bool,
+}
+
+impl How {
+    /// Does work on tensors beside a progress bar. On SIGINT or SIGTERM, its progress is told to stop.
+    fn watched<T: Send>(self, work: impl FnOnce(&Progress) -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+        let message =
+            |progress: &Progress, took| format!("{:.1} MB/s", megabytes_per_second(progress.done(), took));
+        watched(self.quiet, message, |progress, _| work(progress))
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -84,20 +94,21 @@ impl Model {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let how = self.how;
         match self.what {
+            What::Verify(verify) => return verify.run(how),
+            What::Diff(diff) => return diff.run(how),
+            What::Latest(latest) => return latest.run(how),
             What::List(list) => list.run(how),
             What::Show(show) => show.run(how),
-            What::Verify(verify) => verify.run(how),
             What::Copy(copy) => copy.run(how),
             What::Convert(convert) => convert.run(how),
-            What::Diff(diff) => diff.run(how),
-            What::Latest(latest) => latest.run(how),
-        }
+        }?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Lists the tensors of a model, as `model list` does.
-pub(super) fn list(path: &Path, json: bool, quiet: bool) -> anyhow::Result<ExitCode> {
-    list::List::of(path).run(How { json, quiet })
+pub(super) fn list(path: &Path, json: bool, quiet: bool) -> anyhow::Result<()> {
+    list::List { path: path.to_owned() }.run(How { json, quiet })
 }
 
 /// Adds to an error how a file that is there is replaced.
@@ -124,11 +135,6 @@ fn check_prefix(prefix: &Path) -> anyhow::Result<()> {
         ),
         _ => Ok(()),
     }
-}
-
-/// A name from a file, for a terminal.
-fn printable(name: &str) -> String {
-    shown::message(name).to_string()
 }
 
 /// A shape as `[2, 3]`.

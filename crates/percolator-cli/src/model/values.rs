@@ -108,13 +108,15 @@ fn shown(tensor: &Tensor<'_>, at: usize) -> String {
     match tensor.elements() {
         Elements::Strings(strings) => strings.get(at).map_or_else(String::new, |string| quoted(string)),
         Elements::Bytes(bytes) => {
-            let size = tensor.data_type().size().unwrap_or(1);
-            let element = bytes.get(at * size..(at + 1) * size);
-            element
-                .and_then(|element| value(tensor.data_type(), element))
-                .map_or_else(String::new, |value| value.to_string())
+            number(tensor, bytes, at).map_or_else(String::new, |value| value.to_string())
         }
     }
+}
+
+/// The element of a tensor of numbers, which has these bytes.
+fn number(tensor: &Tensor<'_>, bytes: &[u8], at: usize) -> Option<Value> {
+    let size = tensor.data_type().size().unwrap_or(1);
+    value(tensor.data_type(), bytes.get(at * size..(at + 1) * size)?)
 }
 
 /// A string in quotes, and no more of it than is useful.
@@ -130,7 +132,7 @@ fn quoted(string: &[u8]) -> String {
 }
 
 /// The number of a tensor's elements.
-fn elements(tensor: &Tensor<'_>) -> usize {
+pub(super) fn elements(tensor: &Tensor<'_>) -> usize {
     match tensor.elements() {
         Elements::Strings(strings) => strings.len(),
         Elements::Bytes(bytes) => bytes.len() / tensor.data_type().size().unwrap_or(1),
@@ -219,11 +221,7 @@ pub(super) fn json(tensor: &Tensor<'_>) -> Json {
                 Json::Array((0..extent).map(|place| part(tensor, inner, at + place * stride)).collect())
             }
             (None, Elements::Strings(strings)) => json!(strings.get(at).map(|string| text(string))),
-            (None, Elements::Bytes(bytes)) => {
-                let size = tensor.data_type().size().unwrap_or(1);
-                let element = bytes.get(at * size..(at + 1) * size);
-                element.and_then(|element| value(tensor.data_type(), element)).map_or(Json::Null, Value::json)
-            }
+            (None, Elements::Bytes(bytes)) => number(tensor, bytes, at).map_or(Json::Null, Value::json),
         }
     }
     // Of a shape without elements, the extents could be any number.

@@ -12,7 +12,6 @@ use percolator_tensorflow::convert::{ConvertError, Format, Model, Progress};
 use serde_json::json;
 
 use super::list::weight;
-use super::work::watched;
 use super::{How, stdout};
 use crate::exit;
 
@@ -38,7 +37,7 @@ impl Verify {
             Some(checkpoint) => of_checkpoint(checkpoint, progress),
             None => of_tensors(&model, progress),
         };
-        let verified = watched(how.quiet, work)?;
+        let verified = how.watched(work)?;
         report(&model, &verified, how)?;
         Ok(exit::found(verified.faults.is_empty()))
     }

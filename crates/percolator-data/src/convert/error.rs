@@ -13,7 +13,7 @@ use crate::store::StoreError;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
-    /// The input cannot be read.
+    /// The input cannot be read, or has fewer items than there are to be outputs.
     #[error(transparent)]
     Input(#[from] InputError),
     /// An output cannot be written.
@@ -75,16 +75,6 @@ pub enum ConvertError {
         skipped: u64,
         /// The first of them that this run skipped.
         first: Option<Skipped>,
-    },
-    /// There are more outputs than items.
-    #[error("{}: {shards} shards cannot be made of {}", shown::path(path), count(*items, "item"))]
-    TooManyShards {
-        /// The input.
-        path: PathBuf,
-        /// The number of items.
-        items: u64,
-        /// The number of shards.
-        shards: u32,
     },
 }
 

@@ -77,12 +77,11 @@ impl<'a> Maker<'a> {
             Err(Unmade::Item("its conversion panicked, which is a bug of this program".to_owned()))
         });
         let is_copied = matches!(item, Item::Record { .. }) && *self.records == RecordOptions::default();
-        let made = made.and_then(|size| match is_copied {
-            true => Ok(size),
-            false => {
+        let made = made.and_then(|size| {
+            if !is_copied {
                 check_datum_bytes(out.len() - before)?;
-                Ok(size)
             }
+            Ok(size)
         });
         if made.is_err() {
             out.truncate(before);
@@ -99,9 +98,7 @@ impl<'a> Maker<'a> {
         let as_it_is = ImageFileDecoder::new(ColorMode::Native).shape(&self.file);
         let is_kept = as_it_is.is_ok_and(|shape| !self.images.gray || shape.channels == 1);
         let image = self.decoder.decode(&self.file).map_err(|error| match error {
-            DecodeError::Memory { .. } => {
-                Unmade::Unknown(InputError::NoMemory { path: path.to_owned(), error })
-            }
+            DecodeError::Memory { .. } => Unmade::Unknown(InputError::format(path, error.to_string())),
             _ => Unmade::Item(error.to_string()),
         })?;
         let size = [image.shape.channels, image.shape.height, image.shape.width];

@@ -35,8 +35,9 @@ use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use crate::input::Input;
-use crate::scan::ThreadsError;
+use percolator_files::shown::count;
+
+use crate::input::{Input, InputError};
 use crate::store::{Backend, Earlier, Existing, Place, StoreError, followed, with_ending};
 use crate::workers::Workers;
 
@@ -146,7 +147,8 @@ impl Convert {
     /// converted, or the progress was told to stop. Output that is written by then is kept, and the error
     /// says where.
     pub fn run(&self, progress: &Progress) -> Result<Summary, ConvertError> {
-        let workers = self.workers()?;
+        // Each has a job in its hands, one that waits for it, and one that is done.
+        let workers = Workers::new("convert", self.threads, 3)?;
         let items = match self.shards {
             Some(_) => Some(self.input.count(&|| progress.is_stopped())?),
             None => self.input.items(),
@@ -154,8 +156,8 @@ impl Convert {
         if let (Some(shards), Some(items)) = (self.shards, items)
             && u64::from(shards.get()) > items
         {
-            let (shards, path) = (shards.get(), self.input.path().to_owned());
-            return Err(ConvertError::TooManyShards { path, items, shards });
+            let found = format!("{shards} shards cannot be made of {}", count(items, "item"));
+            return Err(InputError::format(self.input.path(), found).into());
         }
         progress.begin(items.unwrap_or(0));
         let name = followed(&self.output);
@@ -214,10 +216,5 @@ impl Convert {
         let has_labels = self.input.classes().is_some() || self.is_forced;
         let labels = has_labels.then(|| with_ending(name, ".labels.txt"));
         Paths { stores, labels, skipped: with_ending(name, ".skipped.txt") }
-    }
-
-    /// Each has a job in its hands, one that waits for it, and one that is done.
-    fn workers(&self) -> Result<Workers, ThreadsError> {
-        Workers::new("convert", self.threads, 3)
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn run(
         };
         let mut is_end = false;
         while !is_end {
-            let (items, failed) = gather(&mut *reader);
+            let (items, failed) = gather(&mut reader);
             is_end = items.is_empty() || !deal(Ok(items));
             if let Some(error) = failed {
                 is_end = true;
@@ -94,16 +94,16 @@ pub(super) fn run(
 }
 
 /// Reads the items of a job; those before an error come with it.
-fn gather(reader: &mut dyn ItemReader) -> (Vec<Item>, Option<InputError>) {
+fn gather(reader: &mut ItemReader<'_>) -> (Vec<Item>, Option<InputError>) {
     let (mut items, mut bytes) = (Vec::new(), 0);
     while items.len() < ITEMS_MAX && bytes < BYTES_MAX {
         match reader.next() {
-            Ok(Some(item)) => {
+            Some(Ok(item)) => {
                 bytes += item.weight();
                 items.push(item);
             }
-            Ok(None) => break,
-            Err(error) => return (items, Some(error)),
+            Some(Err(error)) => return (items, Some(error)),
+            None => break,
         }
     }
     (items, None)

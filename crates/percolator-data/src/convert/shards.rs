@@ -14,7 +14,8 @@ pub(super) struct Shards {
     count: u32,
     /// The number of items; not needed if there is one output.
     items: u64,
-    shard: u32,
+    /// The number of the output that is being written.
+    pub(super) shard: u32,
     writer: Box<dyn StoreWriter>,
 }
 
@@ -48,11 +49,6 @@ impl Shards {
     fn start_of(&self, shard: u32) -> u64 {
         let start = u128::from(self.items) * u128::from(shard) / u128::from(self.count);
         u64::try_from(start).expect("it is no more than the number of items")
-    }
-
-    /// The number of the output that is being written.
-    pub(super) fn shard(&self) -> u32 {
-        self.shard
     }
 
     pub(super) fn writer(&mut self) -> &mut dyn StoreWriter {

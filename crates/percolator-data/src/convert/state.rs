@@ -35,10 +35,6 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(about: BTreeMap<String, String>) -> Self {
-        State { about, ..State::default() }
-    }
-
     /// Reads the state of a conversion that is to be resumed; `None` if it has not committed anything.
     pub(super) fn load(folder: &Path, about: &BTreeMap<String, String>) -> Result<Option<Self>, StoreError> {
         let path = folder.join(STATE);

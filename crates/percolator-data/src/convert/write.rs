@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 
 use percolator_files::whole_file;
@@ -13,7 +13,7 @@ use super::report::{Skipped, Summary};
 use super::shards::Shards;
 use super::state::State;
 use super::{Convert, ConvertError, Progress};
-use crate::store::{LABELS, Output, Place, SKIPPED, StoreError};
+use crate::store::{LABELS, Output, Place, SKIPPED, StoreError, shortened};
 use crate::workers::Workers;
 
 /// Where the outputs will be.
@@ -56,7 +56,7 @@ impl<'a> Writing<'a> {
         about: BTreeMap<String, String>,
     ) -> Result<Self, ConvertError> {
         let is_resumed = state.is_some();
-        let state = state.unwrap_or_else(|| State::new(about));
+        let state = state.unwrap_or_else(|| State { about, ..State::default() });
         let done_before = state.next;
         let mut writing = Writing {
             convert,
@@ -166,7 +166,7 @@ impl<'a> Writing<'a> {
         }
         if let Some(shards) = &mut self.shards {
             self.state.mark = Some(shards.writer().commit()?);
-            self.state.shard = shards.shard();
+            self.state.shard = shards.shard;
         }
         self.state.save(self.place.folder())
     }
@@ -259,17 +259,9 @@ impl<'a> Writing<'a> {
 /// Opens the list of what is skipped, and drops what was written to it after the last commit.
 fn open_list(place: &Place, bytes: u64) -> Result<BufWriter<File>, StoreError> {
     let path = place.folder().join(SKIPPED);
-    let failed = |action| StoreError::io(&path, action);
     let opened = File::options().create(true).truncate(false).write(true).open(&path);
-    let mut file = opened.map_err(failed("open the file"))?;
-    let found = file.metadata().map_err(failed("open the file"))?.len();
-    if found < bytes {
-        let found = format!("it has {found} bytes, and had {bytes} before");
-        return Err(StoreError::Changed { path, found });
-    }
-    file.set_len(bytes).map_err(failed("shorten the file"))?;
-    file.seek(SeekFrom::End(0)).map_err(failed("open the file"))?;
-    Ok(BufWriter::new(file))
+    let file = opened.map_err(StoreError::io(&path, "open the file"))?;
+    Ok(BufWriter::new(shortened(file, &path, bytes)?))
 }
 
 /// Fails if an image differs in size from the first one, and it must not.

@@ -121,7 +121,7 @@ impl Input for Cifar {
         Some(self.files.iter().map(|(_, items)| items).sum())
     }
 
-    fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError> {
+    fn reader(&self, from: u64) -> Result<ItemReader<'_>, InputError> {
         // The number of the first image of each file.
         let starts = self.files.iter().scan(0, |start, (path, items)| {
             *start += items;

@@ -85,7 +85,7 @@ impl Input for ClassFolders {
         Some(self.files.len() as u64)
     }
 
-    fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError> {
+    fn reader(&self, from: u64) -> Result<ItemReader<'_>, InputError> {
         let from_file = usize::try_from(from).unwrap_or(usize::MAX);
         let files = (from..).zip(self.files.iter().skip(from_file));
         Ok(Box::new(files.map(|(number, (name, label))| {

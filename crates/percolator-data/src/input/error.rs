@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use percolator::source::SourceError;
-use percolator::transform::DecodeError;
 use percolator_files::shown;
 
 use crate::open::OpenError;
@@ -23,21 +22,13 @@ pub enum InputError {
         /// The system's error: the message says it.
         error: io::Error,
     },
-    /// A file or folder is not what it should be.
+    /// A file or folder is not what it should be, or there is no memory to decode it.
     #[error("{}: {found}", shown::path(path))]
     Format {
         /// The file or folder.
         path: PathBuf,
         /// What was found, and what is allowed.
         found: String,
-    },
-    /// There is no memory to decode an image.
-    #[error("{}: {error}", shown::path(path))]
-    NoMemory {
-        /// The image's file.
-        path: PathBuf,
-        /// What there is no memory for.
-        error: DecodeError,
     },
     /// A path cannot be opened as a store.
     #[error(transparent)]
@@ -70,7 +61,7 @@ impl InputError {
         move |error| InputError::Io { path, action, error }
     }
 
-    pub(super) fn format(path: &Path, found: impl Into<String>) -> InputError {
+    pub(crate) fn format(path: &Path, found: impl Into<String>) -> InputError {
         InputError::Format { path: path.to_owned(), found: found.into() }
     }
 }

@@ -83,7 +83,7 @@ impl Input for Idx {
         Some(self.items.into())
     }
 
-    fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError> {
+    fn reader(&self, from: u64) -> Result<ItemReader<'_>, InputError> {
         let (mut images, mut labels) = (open(&self.images)?, open(&self.labels)?);
         let _: [u32; 3] = head(&mut images, &self.images, IMAGES, "images")?;
         let _: [u32; 1] = head(&mut labels, &self.labels, LABELS, "labels")?;
@@ -190,15 +190,8 @@ mod tests {
         let read = |bytes: &[u8]| {
             std::fs::write(&images, bytes).unwrap();
             let idx = Idx::open(&images, &labels).unwrap();
-            let mut reader = idx.reader(0).unwrap();
-            let mut items = 0;
-            loop {
-                match reader.next() {
-                    Ok(Some(_)) => items += 1,
-                    Ok(None) => break Ok(items),
-                    Err(error) => break Err(error),
-                }
-            }
+            let items = idx.reader(0).unwrap().collect::<Result<Vec<_>, _>>();
+            items.map(|items| items.len())
         };
         assert_eq!(read(&whole).unwrap(), 2);
         // A byte behind the head moves all pixels.

@@ -114,8 +114,9 @@ pub trait Input: Send + Sync + fmt::Debug {
         match self.items() {
             Some(items) => Ok(items),
             None => {
-                let (mut reader, mut items) = (self.reader(0)?, 0);
-                while reader.next()?.is_some() {
+                let mut items = 0;
+                for item in self.reader(0)? {
+                    item?;
                     items += 1;
                     if is_stopped() {
                         return Err(InputError::Stopped);
@@ -131,7 +132,7 @@ pub trait Input: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// [`InputError`] if they cannot be read.
-    fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError>;
+    fn reader(&self, from: u64) -> Result<ItemReader<'_>, InputError>;
 
     /// Does the same, and checks now and then whether to end. An input that has to skip the earlier items
     /// implements it.
@@ -143,7 +144,7 @@ pub trait Input: Send + Sync + fmt::Debug {
         &self,
         from: u64,
         is_stopped: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn ItemReader + '_>, InputError> {
+    ) -> Result<ItemReader<'_>, InputError> {
         if is_stopped() { Err(InputError::Stopped) } else { self.reader(from) }
     }
 
@@ -153,22 +154,8 @@ pub trait Input: Send + Sync + fmt::Debug {
     }
 }
 
-/// Reads items one after another. It stays on the thread that created it.
-pub trait ItemReader {
-    /// The next item; `None` past the last one.
-    ///
-    /// # Errors
-    ///
-    /// [`InputError`] if it cannot be read. Reading ends there.
-    fn next(&mut self) -> Result<Option<Item>, InputError>;
-}
-
-/// Any iterator is a reader.
-impl<I: Iterator<Item = Result<Item, InputError>>> ItemReader for I {
-    fn next(&mut self) -> Result<Option<Item>, InputError> {
-        Iterator::next(self).transpose()
-    }
-}
+/// Reads items one after another. It stays on the thread that created it. Reading ends at the first error.
+pub type ItemReader<'a> = Box<dyn Iterator<Item = Result<Item, InputError>> + 'a>;
 
 /// The key that Caffe's `convert_imageset` gives to a file.
 fn file_key(number: u64, name: &[u8]) -> Vec<u8> {

@@ -3,9 +3,6 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use percolator::record::Key;
-use percolator::source::SourceError;
-
 use super::{Input, InputError, Item, ItemReader};
 use crate::open::{DataSet, Kind};
 use crate::scan::{Chunk, Feeder, Held, OnDamage, Selection, Unreadable};
@@ -47,9 +44,24 @@ impl Records {
         }
     }
 
-    /// Whether the keys are the records' numbers, with at least eight digits.
-    fn is_numbered(&self) -> bool {
-        self.data.kind() == Kind::TfRecord
+    /// A record's key, if it is its number, with at least eight digits.
+    fn key(&self, number: u64) -> Option<Vec<u8>> {
+        (self.data.kind() == Kind::TfRecord).then(|| format!("{number:08}").into_bytes())
+    }
+
+    /// The item of a record that cannot be read. An error if it is more than one: then the numbers of those
+    /// after it are unknown, or there are none after it.
+    fn skipped(&self, unreadable: &Unreadable) -> Result<Item, InputError> {
+        let Unreadable { first, records, error, .. } = unreadable;
+        if *records != Some(1) {
+            let path = self.data.path().to_owned();
+            return Err(InputError::Lost { path, first: *first, error: Box::new(error.clone()) });
+        }
+        let (key, place) = match self.key(*first) {
+            Some(key) => (key, String::new()),
+            None => (Vec::new(), unreadable.place()),
+        };
+        Ok(Item::Unreadable { key, reason: format!("it cannot be read{place}: {error}") })
     }
 }
 
@@ -81,7 +93,7 @@ impl Input for Records {
         Ok(reader.feeder.passed())
     }
 
-    fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError> {
+    fn reader(&self, from: u64) -> Result<ItemReader<'_>, InputError> {
         self.reader_unless_stopped(from, &|| false)
     }
 
@@ -89,7 +101,7 @@ impl Input for Records {
         &self,
         from: u64,
         is_stopped: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn ItemReader + '_>, InputError> {
+    ) -> Result<ItemReader<'_>, InputError> {
         let mut reader = RecordReader::new(self);
         reader.pass_to(from, is_stopped)?;
         Ok(Box::new(reader))
@@ -155,50 +167,16 @@ impl<'a> RecordReader<'a> {
     }
 }
 
-impl Records {
-    /// A record's key, if it is its number.
-    fn key(&self, number: u64) -> Option<Vec<u8>> {
-        self.is_numbered().then(|| format!("{number:08}").into_bytes())
-    }
+impl Iterator for RecordReader<'_> {
+    type Item = Result<Item, InputError>;
 
-    /// The item of a record that cannot be read. An error if it is more than one: then the numbers of those
-    /// after it are unknown, or there are none after it.
-    fn skipped(&self, unreadable: &Unreadable) -> Result<Item, InputError> {
-        let Unreadable { first, records, after, before, error, .. } = unreadable;
-        if *records != Some(1) {
-            let path = self.data.path().to_owned();
-            return Err(InputError::Lost { path, first: *first, error: Box::new(error.clone()) });
-        }
-        Ok(match self.key(*first) {
-            Some(key) => Item::Unreadable { key, reason: format!("it cannot be read: {error}") },
-            None => {
-                let reason = reason(after.as_ref(), before.as_ref(), error);
-                Item::Unreadable { key: Vec::new(), reason }
-            }
-        })
-    }
-}
-
-/// Why a record without a key cannot be read, and where it is.
-fn reason(after: Option<&Key>, before: Option<&Key>, error: &SourceError) -> String {
-    let place = match (after, before) {
-        (Some(after), Some(before)) => format!(", between the keys {after} and {before}"),
-        (Some(after), None) => format!(", behind the key {after}"),
-        (None, Some(before)) => format!(", before the key {before}"),
-        (None, None) => String::new(),
-    };
-    format!("it cannot be read{place}: {error}")
-}
-
-impl ItemReader for RecordReader<'_> {
-    fn next(&mut self) -> Result<Option<Item>, InputError> {
+    fn next(&mut self) -> Option<Self::Item> {
         if self.waiting.is_empty() && self.failed.is_none() {
-            self.feeder.fill(&mut self.chunk)?;
-            self.take_items();
+            match self.feeder.fill(&mut self.chunk) {
+                Ok(()) => self.take_items(),
+                Err(error) => return Some(Err(error.into())),
+            }
         }
-        match self.waiting.pop_front() {
-            Some(item) => Ok(Some(item)),
-            None => self.failed.take().map_or(Ok(None), Err),
-        }
+        self.waiting.pop_front().map(Ok).or_else(|| self.failed.take().map(Err))
     }
 }

@@ -31,7 +31,7 @@ use self::features::FeatureTally;
 use self::tally::{Facts, Tally, WhatToHash};
 use crate::content::{Content, Values};
 use crate::open::DataSet;
-use crate::scan::{self, Event, Progress, Scan, ScanError, Selection};
+use crate::scan::{self, Progress, Scan, ScanError, Selection};
 
 pub use self::duplicates::{DuplicateGroup, Duplicates};
 pub use self::features::FeatureReport;
@@ -80,10 +80,6 @@ impl Default for InspectOptions {
 /// [`ScanError`] if the data set cannot be read, or there is no memory to decode an image. A record that
 /// can be read, and not decoded, is counted.
 pub fn inspect(data: &DataSet, options: &InspectOptions, progress: &Progress) -> Result<Report, ScanError> {
-    struct State {
-        decoder: ImageFileDecoder,
-        features: FeatureTally,
-    }
     let values = Values::find(data, options.content, progress)?;
     let records = scan::count(data, progress)?;
     let is_whole = options.all || records <= options.sample;
@@ -98,21 +94,18 @@ pub fn inspect(data: &DataSet, options: &InspectOptions, progress: &Progress) ->
     };
     let scan = Scan { threads: options.threads, selection, ..Scan::default() };
     let mut tally = Tally::new(what);
-    let start = || State { decoder: ImageFileDecoder::default(), features: FeatureTally::default() };
+    let start = || (ImageFileDecoder::default(), FeatureTally::default());
     let states = scan.run(
         data,
         progress,
         start,
-        |State { decoder, features }, seen| Facts::of(seen, &values, what, decoder, features),
+        |(decoder, features), seen| Facts::of(seen, &values, what, decoder, features),
         |event| {
-            match event {
-                Event::Done(facts) => tally.add(facts.or_end_scan(data.path())?),
-                Event::Unreadable(unreadable) => return Err(ScanError::Source(unreadable.error)),
-            }
-            Ok(())
+            tally.add(event.done()?.or_end_scan(data.path())?);
+            Ok::<_, ScanError>(())
         },
     )?;
-    let features = states.into_iter().map(|state| state.features);
+    let features = states.into_iter().map(|(_, features)| features);
     let features = features.fold(FeatureTally::default(), FeatureTally::merge).finish();
     let mut report = tally.finish(data, &values, records, features);
     report.net = net::net(data, &report, values.other);

@@ -28,34 +28,34 @@ pub(super) fn net(data: &DataSet, report: &Report, other: Option<Value>) -> Stri
     }
 }
 
+/// The parameter that every layer needs.
+const BATCH_SIZE: &str = "batch_size: 64  # yours to choose";
+
 fn database(data: &DataSet, report: &Report, backend: &str) -> String {
-    let mut net = opening("Data");
-    net += &images(report);
-    let _ = writeln!(net, "  data_param {{");
-    let _ = writeln!(net, "    source: {}", quoted(data.path().as_os_str()));
-    let _ = writeln!(net, "    backend: {backend}");
-    let _ = writeln!(net, "    batch_size: 64  # yours to choose");
-    net + "  }\n}\n"
+    let parameters = [format!("backend: {backend}"), BATCH_SIZE.to_owned()];
+    layer(data, report, ["Data", "data_param"], &parameters)
 }
 
 fn list(data: &DataSet, report: &Report) -> String {
-    let mut net = opening("ImageData");
-    net += &images(report);
-    let _ = writeln!(net, "  image_data_param {{");
-    let _ = writeln!(net, "    source: {}", quoted(data.path().as_os_str()));
-    if let Some(root) = data.root_folder() {
-        let _ = writeln!(net, "    root_folder: {}", quoted(root));
-    }
-    let _ = writeln!(net, "    batch_size: 64  # yours to choose");
+    let root = data.root_folder().map(|root| format!("root_folder: {}", quoted(root)));
+    let mut parameters: Vec<_> = root.into_iter().chain([BATCH_SIZE.to_owned()]).collect();
     if report.shapes.len() > 1 {
-        let _ = writeln!(net, "    new_height: 256  # images differ in size: yours to choose");
-        let _ = writeln!(net, "    new_width: 256");
+        parameters.push("new_height: 256  # images differ in size: yours to choose".to_owned());
+        parameters.push("new_width: 256".to_owned());
     }
-    net + "  }\n}\n"
+    layer(data, report, ["ImageData", "image_data_param"], &parameters)
 }
 
-fn opening(layer: &str) -> String {
-    format!("layer {{\n  name: \"data\"\n  type: \"{layer}\"\n  top: \"data\"\n  top: \"label\"\n")
+/// A layer of this type, with these parameters beside its source.
+fn layer(data: &DataSet, report: &Report, [layer, group]: [&str; 2], parameters: &[String]) -> String {
+    let mut net =
+        format!("layer {{\n  name: \"data\"\n  type: \"{layer}\"\n  top: \"data\"\n  top: \"label\"\n");
+    net += &images(report);
+    let _ = writeln!(net, "  {group} {{\n    source: {}", quoted(data.path().as_os_str()));
+    for parameter in parameters {
+        let _ = writeln!(net, "    {parameter}");
+    }
+    net + "  }\n}\n"
 }
 
 /// What the images' shapes mean for a net.

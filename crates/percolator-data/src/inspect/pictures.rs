@@ -6,7 +6,7 @@ use percolator::record::{Image, Pixels as Elements};
 
 use crate::content::{ChannelOrder, Content, Label, Values, caught};
 use crate::open::DataSet;
-use crate::scan::{self, Event, OnDamage, Progress, Scan, ScanError, Seen, Selection};
+use crate::scan::{self, OnDamage, Progress, Scan, ScanError, Seen, Selection};
 
 /// The most pictures that are shown together.
 pub const PICTURES_MAX: u64 = 2000;
@@ -80,11 +80,8 @@ pub fn pictures(
         ImageFileDecoder::default,
         |decoder, seen| ShownPicture::of(data, seen, &values, decoder, options),
         |event| {
-            match event {
-                Event::Done(picture) => pictures.push(picture?),
-                Event::Unreadable(unreadable) => return Err(ScanError::Source(unreadable.error)),
-            }
-            Ok(())
+            pictures.push(event.done()??);
+            Ok::<_, ScanError>(())
         },
     )?;
     if pictures.iter().all(|picture| picture.pixels == Ok(None)) {

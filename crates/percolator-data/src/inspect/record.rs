@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use percolator::decoder::ImageFileDecoder;
 use percolator::example::{Example, Feature, Features, SequenceExample};
 use percolator::record::{Datum, Key};
-use percolator::source::{Cursor, Entry, Source, SourceError};
+use percolator::source::{Entry, Source, SourceError};
 use percolator_files::shown;
 use serde::Serialize;
 
@@ -62,7 +62,15 @@ pub enum RecordError {
     #[error(transparent)]
     Scan(#[from] ScanError),
     /// There is no such record.
-    #[error("{}: there is no record with the key {key}{}", shown::path(path), Counted(*records))]
+    #[error(
+        "{}: there is no record with the key {key}{}",
+        shown::path(path),
+        match records {
+            None => "; a number without leading zeros means a position".to_owned(),
+            Some(0) => ": there are no records".to_owned(),
+            Some(records) => format!(", and none with that number: the last is {}", records - 1),
+        }
+    )]
     Missing {
         /// The data set.
         path: PathBuf,
@@ -71,18 +79,6 @@ pub enum RecordError {
         /// The number of records, if a number was meant, too.
         records: Option<u64>,
     },
-}
-
-struct Counted(Option<u64>);
-
-impl std::fmt::Display for Counted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            None => f.write_str("; a number without leading zeros means a position"),
-            Some(0) => f.write_str(": there are no records"),
-            Some(records) => write!(f, ", and none with that number: the last is {}", records - 1),
-        }
-    }
 }
 
 impl From<SourceError> for RecordError {
@@ -140,18 +136,19 @@ fn at(data: &DataSet, number: u64) -> Result<Result<Record, u64>, SourceError> {
             before += 1;
         }
         if before == number
-            && let Some(record) = next(data, &mut *cursor, &**source, Some(number))?
+            && let Some(entry) = cursor.advance()?
         {
-            return Ok(Ok(record));
+            return Ok(Ok(Record::new(data, Some(number), &entry, &**source)));
         }
     }
     Ok(Err(before))
 }
 
 fn with_key(data: &DataSet, key: &[u8]) -> Result<Option<Record>, SourceError> {
-    if let Some(leveldb) = data.leveldb() {
-        let record = next(data, &mut *leveldb.range(Some(key), None)?, leveldb, None)?;
-        return Ok(record.filter(|record| record.key == key));
+    if let Some(leveldb) = &data.leveldb {
+        let mut cursor = leveldb.range(Some(key), None)?;
+        let found = cursor.advance()?.filter(|entry| entry.key() == key);
+        return Ok(found.map(|entry| Record::new(data, None, &entry, leveldb)));
     }
     let is_sorted = data.kind() == Kind::Lmdb;
     let mut number = 0;
@@ -168,15 +165,6 @@ fn with_key(data: &DataSet, key: &[u8]) -> Result<Option<Record>, SourceError> {
         }
     }
     Ok(None)
-}
-
-fn next(
-    data: &DataSet,
-    cursor: &mut dyn Cursor,
-    source: &dyn Source,
-    number: Option<u64>,
-) -> Result<Option<Record>, SourceError> {
-    Ok(cursor.advance()?.map(|entry| Record::new(data, number, &entry, source)))
 }
 
 impl Record {

@@ -1,7 +1,6 @@
 //! What each record says, and what all of them say together.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use percolator::batch::{ImageShape, RecordCause};
@@ -22,9 +21,10 @@ const SHAPES_MAX: usize = 1000;
 const LABELS_MAX: usize = 1 << 20;
 
 /// What is hashed of each record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WhatToHash {
     /// Only some records are read, and most of their duplicates are not.
+    #[default]
     Nothing,
     Values,
     /// Each image is decoded.
@@ -123,7 +123,7 @@ fn pixel_hash(image: &Image<'_>) -> Hash {
 }
 
 /// What all records say together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tally {
     what: WhatToHash,
     records: u64,
@@ -144,23 +144,7 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new(what: WhatToHash) -> Self {
-        Tally {
-            what,
-            records: 0,
-            keys: KeyTally::default(),
-            sizes: Sizes::default(),
-            shapes: BTreeMap::new(),
-            other_shapes: 0,
-            encodings: BTreeMap::new(),
-            without_image: 0,
-            damaged: 0,
-            first_damaged: None,
-            labels: BTreeMap::new(),
-            other_labels: 0,
-            without_label: 0,
-            values: DuplicateTally::default(),
-            pixels: DuplicateTally::default(),
-        }
+        Tally { what, ..Tally::default() }
     }
 
     pub(super) fn add(&mut self, facts: Facts) {
@@ -234,7 +218,7 @@ impl Tally {
             damaged: self.damaged,
             first_damaged: self.first_damaged,
             labels: has_labels.then_some(labels),
-            image_features: values.images().to_vec(),
+            image_features: values.images.clone(),
             features,
             other_features,
             same_values: (self.what != WhatToHash::Nothing).then(|| self.values.finish()),
@@ -246,12 +230,8 @@ impl Tally {
 
 /// Counts something, unless there are too many different ones already.
 fn count<T: Ord>(counts: &mut BTreeMap<T, u64>, found: T, max: usize, others: &mut u64) {
-    let has_room = counts.len() < max;
-    match counts.entry(found) {
-        Entry::Occupied(mut count) => *count.get_mut() += 1,
-        Entry::Vacant(place) if has_room => {
-            place.insert(1);
-        }
-        Entry::Vacant(_) => *others += 1,
+    match counts.len() < max || counts.contains_key(&found) {
+        true => *counts.entry(found).or_default() += 1,
+        false => *others += 1,
     }
 }

@@ -4,13 +4,13 @@ use std::num::NonZeroUsize;
 
 use percolator::batch::ImageShape;
 use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause};
-use percolator::record::{Key, Pixels};
+use percolator::record::Pixels;
 
 use super::sums::{Decoded, EXACT_MAX, Exact, Running};
 use super::{ChannelMean, Mean, MeanError, MeanOptions};
 use crate::content::{Picture, Values};
 use crate::open::DataSet;
-use crate::scan::{Event, Progress, Scan, ScanError, Seen};
+use crate::scan::{Progress, Scan, ScanError, Seen};
 
 pub(super) struct Work<'a> {
     pub(super) data: &'a DataSet,
@@ -31,12 +31,8 @@ enum Added {
 impl Work<'_> {
     /// Sums bytes exactly, on each thread for itself; `None` if there are floats.
     pub(super) fn exact(&self, progress: &Progress) -> Result<Option<Mean>, MeanError> {
-        struct State {
-            decoder: ImageFileDecoder,
-            sums: Exact,
-        }
-        let start = || State { decoder: decoder(self.options), sums: Exact::default() };
-        let add = |State { decoder, sums }: &mut State, seen: Seen<'_>| {
+        let start = || (decoder(self.options), Exact::default());
+        let add = |(decoder, sums): &mut (ImageFileDecoder, Exact), seen: Seen<'_>| {
             self.with_image(decoder, seen, |image| match image.pixels {
                 Pixels::U8(bytes) => {
                     sums.add(image.shape, bytes, !self.options.only_channels);
@@ -45,13 +41,10 @@ impl Work<'_> {
                 Pixels::F32(_) => Added::Floats,
             })
         };
-        let (mut records, mut has_floats) = (0, false);
+        let mut records = 0;
         let scanned = self.scan().run(self.data, progress, start, add, |event| {
-            match done(event)? {
-                Added::Floats => {
-                    has_floats = true;
-                    return Err(Ended::Floats);
-                }
+            match event.done()?.map_err(Ended::Failed)? {
+                Added::Floats => return Err(Ended::Floats),
                 _ => records += 1,
             }
             Ok(())
@@ -61,7 +54,7 @@ impl Work<'_> {
             Err(Ended::Failed(error)) => return Err(error),
             Ok(states) => states,
         };
-        let sums = states.into_iter().map(|state| state.sums).fold(Exact::default(), Exact::merge);
+        let sums = states.into_iter().map(|(_, sums)| sums).fold(Exact::default(), Exact::merge);
         let beyond_caffe = sums.elements.iter().filter(|&&sum| sum > EXACT_MAX).count();
         let pixels = sums.elements.iter().map(|&sum| quotient(sum, records)).collect();
         let channels = sums.channels.into_iter().map(|channel| channel.moments());
@@ -77,18 +70,14 @@ impl Work<'_> {
         };
         let (mut records, mut are_bytes, mut sums) = (0u64, true, Running::default());
         let at_once = if with_elements { decoded_at_once(self.first) } else { None };
-        let scanned = Scan { at_once, ..self.scan() }.run(self.data, progress, start, add, |event| {
-            if let Added::Image(image) = done(event)? {
+        Scan { at_once, ..self.scan() }.run(self.data, progress, start, add, |event| {
+            if let Added::Image(image) = event.done()?? {
                 sums.add(&image);
                 are_bytes &= image.are_bytes;
                 records += 1;
             }
-            Ok(())
-        });
-        match scanned {
-            Err(Ended::Failed(error)) => return Err(error),
-            Err(Ended::Floats) | Ok(_) => {}
-        }
+            Ok::<_, MeanError>(())
+        })?;
         // As in Caffe: the count, an int, becomes a float.
         #[expect(clippy::cast_precision_loss, reason = "Caffe loses it, too")]
         let count = records as f32;
@@ -121,16 +110,24 @@ impl Work<'_> {
         seen: Seen<'_>,
         use_it: impl FnOnce(percolator::record::Image<'_>) -> Added,
     ) -> Result<Added, MeanError> {
-        let failed = |cause| MeanError::record(self.data.path(), seen.number, seen.key, cause);
+        let failed = |cause: RecordCause| self.wrong(seen, cause);
         let picture = picture_of(&self.values, seen.value).map_err(failed)?;
         let image = picture.decode(decoder).map_err(failed)?;
         let (found, first) = (image.shape, self.first);
         let fits = if self.options.only_channels { found.channels == first.channels } else { found == first };
         if !fits {
-            let (path, key) = (self.data.path().to_owned(), Key(seen.key.to_owned()));
-            return Err(MeanError::Shape { path, number: seen.number, key, found, first });
+            let need = if found.channels == first.channels {
+                "a mean image needs one size: resize them, or compute the channels' values only"
+            } else {
+                "all images must have as many channels: decode them to color, or to gray"
+            };
+            return Err(self.wrong(seen, format!("the image is {found}, and the first is {first}; {need}")));
         }
         Ok(use_it(image))
+    }
+
+    fn wrong(&self, seen: Seen<'_>, message: impl ToString) -> MeanError {
+        MeanError::record(self.data.path(), seen.number, seen.key, message)
     }
 }
 
@@ -156,13 +153,6 @@ impl From<ScanError> for Ended {
     }
 }
 
-fn done(event: Event<Result<Added, MeanError>>) -> Result<Added, Ended> {
-    match event {
-        Event::Done(added) => added.map_err(Ended::Failed),
-        Event::Unreadable(unreadable) => Err(ScanError::Source(unreadable.error).into()),
-    }
-}
-
 fn decoder(options: &MeanOptions) -> ImageFileDecoder {
     let decoder = ImageFileDecoder::new(options.color);
     match options.resize {
@@ -180,7 +170,7 @@ pub(super) fn first_image(
     for source in data.sources() {
         let mut cursor = source.cursor().map_err(ScanError::from)?;
         let Some(entry) = cursor.advance().map_err(ScanError::from)? else { continue };
-        let failed = |cause| MeanError::record(data.path(), 0, entry.key(), cause);
+        let failed = |cause: RecordCause| MeanError::record(data.path(), 0, entry.key(), cause);
         let picture = picture_of(values, entry.value()).map_err(failed)?;
         return Ok(picture.decode(&mut decoder(options)).map_err(failed)?.shape);
     }

@@ -20,7 +20,8 @@ use percolator_files::{glob, input_file};
 use serde::Serialize;
 
 use self::error::{cannot, unknown};
-use self::what::{What, what_file, what_folder};
+use self::what::{what_file, what_folder};
+use crate::store::with_ending;
 
 pub use self::error::OpenError;
 
@@ -67,7 +68,7 @@ pub struct DataSet {
     /// The sources whose records follow one another: each TFRecord file is one, all other kinds have one.
     sources: Vec<Arc<dyn Source>>,
     /// The same once more if it is a LevelDB, whose keys can be sought.
-    leveldb: Option<LevelDb>,
+    pub(crate) leveldb: Option<LevelDb>,
     /// How it was opened.
     options: OpenOptions,
 }
@@ -128,33 +129,27 @@ impl OpenOptions {
     /// [`OpenError`].
     pub fn find(&self, path: impl AsRef<Path>) -> Result<Found, OpenError> {
         let path = path.as_ref();
-        let is_model = || Ok(Found::Model(path.to_owned()));
         let kind = match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => match what_folder(path)? {
-                What::Model => return is_model(),
-                What::Records(kind) => kind,
-            },
-            Ok(metadata) if metadata.is_file() => match what_file(path, metadata.len())? {
-                What::Model => return is_model(),
-                What::Records(kind) => kind,
-            },
+            Ok(found) if found.is_dir() => what_folder(path)?,
+            Ok(found) if found.is_file() => what_file(path, found.len())?,
             Ok(_) => return Err(unknown(path, "something other than a file or a folder")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if with_ending(path, ".index").is_file() {
-                    return is_model();
-                }
-                if !glob::is_pattern(path.as_os_str()) {
+                let is_model = with_ending(path, ".index").is_file();
+                if !is_model && !glob::is_pattern(path.as_os_str()) {
                     // A link may be there.
                     return Err(match things::instead_of(&[], path) {
                         Some(thing) => OpenError::refused(path, format!("no data set: it is {thing}")),
                         None => cannot(path, "find it", error),
                     });
                 }
-                Kind::TfRecord
+                (!is_model).then_some(Kind::TfRecord)
             }
             Err(error) => return Err(cannot(path, "look at it", error)),
         };
-        self.open_kind(path, kind).map(Found::DataSet)
+        match kind {
+            Some(kind) => self.open_kind(path, kind).map(Found::DataSet),
+            None => Ok(Found::Model(path.to_owned())),
+        }
     }
 
     /// Opens a path that has records.
@@ -294,10 +289,6 @@ impl DataSet {
         Some(DataSet { sources, ..self.clone() })
     }
 
-    pub(crate) fn leveldb(&self) -> Option<&LevelDb> {
-        self.leveldb.as_ref()
-    }
-
     /// The bytes of its files, as far as the system tells, without their holes. Of a list of images, those of
     /// the list.
     #[must_use]
@@ -318,12 +309,6 @@ impl DataSet {
         };
         self.sources.iter().map(|source| of_path(source.path())).sum()
     }
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
 }
 
 #[cfg(test)]

@@ -13,26 +13,21 @@ use percolator_tfrecord::{Reader, TfRecordError};
 use super::Kind;
 use super::error::{OpenError, cannot, unknown};
 
-/// What a path is, before it is opened.
-pub(super) enum What {
-    Records(Kind),
-    Model,
-}
-
-pub(super) fn what_folder(path: &Path) -> Result<What, OpenError> {
+/// The kind of records that a folder has; `None` if it has a model.
+pub(super) fn what_folder(path: &Path) -> Result<Option<Kind>, OpenError> {
     let has = |name: &str| {
         let path = path.join(name);
         input_file::is_there(&path).map_err(|error| cannot(&path, "look at it", error))
     };
     if has("data.mdb")? {
-        return Ok(What::Records(Kind::Lmdb));
+        return Ok(Some(Kind::Lmdb));
     }
     if has("CURRENT")? {
-        return Ok(What::Records(Kind::LevelDb));
+        return Ok(Some(Kind::LevelDb));
     }
     for name in ["saved_model.pb", "saved_model.pbtxt", "checkpoint"] {
         if has(name)? {
-            return Ok(What::Model);
+            return Ok(None);
         }
     }
     let names = fs::read_dir(path).and_then(|entries| entries.map(|at| Ok(at?.file_name())).collect());
@@ -44,10 +39,10 @@ pub(super) fn what_folder(path: &Path) -> Result<What, OpenError> {
     let mut visible = names.iter().filter(|name| !name.as_bytes().starts_with(b"."));
     let files = visible.clone().map(|name| path.join(name)).filter(|file| file.is_file());
     if files.clone().any(|file| ends_with(&file, &[".npy"])) {
-        return Ok(What::Model);
+        return Ok(None);
     }
     if files.take(FILES_TRIED_MAX).any(|file| is_tfrecord(&file)) {
-        return Ok(What::Records(Kind::TfRecord));
+        return Ok(Some(Kind::TfRecord));
     }
     let first = visible.next().map(|name| format!(", such as {}", shown::path(Path::new(name))));
     let found = format!("a folder of {} other files{}", names.len(), first.unwrap_or_default());
@@ -57,7 +52,8 @@ pub(super) fn what_folder(path: &Path) -> Result<What, OpenError> {
 /// The most files of a folder that are opened to find out what they are.
 const FILES_TRIED_MAX: usize = 16;
 
-pub(super) fn what_file(path: &Path, bytes: u64) -> Result<What, OpenError> {
+/// The kind of records that a file has; `None` if it is a model's.
+pub(super) fn what_file(path: &Path, bytes: u64) -> Result<Option<Kind>, OpenError> {
     const HEAD_BYTES: u64 = 4096;
     let mut head = Vec::new();
     File::options()
@@ -68,19 +64,19 @@ pub(super) fn what_file(path: &Path, bytes: u64) -> Result<What, OpenError> {
         .map_err(|error| cannot(path, "read the file", error))?;
     let is_lmdb = || Thing::at(path).is_some_and(|thing| thing.kind() == what::Kind::Lmdb);
     if ends_with(path, &[".mdb"]) || is_lmdb() {
-        return Ok(What::Records(Kind::Lmdb));
+        return Ok(Some(Kind::Lmdb));
     }
     let endings = [".safetensors", ".npz", ".npy", ".index", ".meta", "saved_model.pb", "saved_model.pbtxt"];
     if ends_with(path, &endings)
         || path.file_name().is_some_and(|name| name.to_string_lossy().contains(".data-0"))
     {
-        return Ok(What::Model);
+        return Ok(None);
     }
     if is_tfrecord(path) {
-        return Ok(What::Records(Kind::TfRecord));
+        return Ok(Some(Kind::TfRecord));
     }
     if is_list(&head) {
-        return Ok(What::Records(Kind::ImageList));
+        return Ok(Some(Kind::ImageList));
     }
     let start = head[..head.len().min(16)].escape_ascii();
     Err(unknown(path, &format!("a file of {bytes} bytes that begins with \"{start}\"")))

@@ -33,6 +33,18 @@ pub struct Unreadable {
     pub are_given_up: bool,
 }
 
+impl Unreadable {
+    /// Where they are, by the keys around them; nothing if neither is known.
+    pub(crate) fn place(&self) -> String {
+        match (&self.after, &self.before) {
+            (Some(after), Some(before)) => format!(", between the keys {after} and {before}"),
+            (Some(after), None) => format!(", behind the key {after}"),
+            (None, Some(before)) => format!(", before the key {before}"),
+            (None, None) => String::new(),
+        }
+    }
+}
+
 /// After so many faults in a row without a record between them, the rest of a source that is read in order is
 /// given up: a disk that is gone fails for each record.
 pub const FAULTS_IN_A_ROW_MAX: u64 = 10_000;

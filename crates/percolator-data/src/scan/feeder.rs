@@ -246,7 +246,7 @@ impl<'a> Feeder<'a> {
             SourceError::LevelDb(LevelDbError::Table { .. })
                 | SourceError::LevelDb(LevelDbError::Length { .. })
         );
-        let Some(leveldb) = self.data.leveldb().filter(|_| is_of_table) else { return Ok(()) };
+        let Some(leveldb) = self.data.leveldb.as_ref().filter(|_| is_of_table) else { return Ok(()) };
         let last = lost.after.as_ref().map_or(&[][..], |Key(key)| key);
         let bound = last.max(&self.resumed_at);
         let from = |start: &[u8]| leveldb.range(Some(start), None);

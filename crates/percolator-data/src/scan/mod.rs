@@ -130,6 +130,20 @@ pub enum Event<T> {
     Unreadable(Unreadable),
 }
 
+impl<T> Event<T> {
+    /// What the work made of a record.
+    ///
+    /// # Errors
+    ///
+    /// Why records cannot be read, which ends the scan.
+    pub(crate) fn done(self) -> Result<T, ScanError> {
+        match self {
+            Event::Done(done) => Ok(done),
+            Event::Unreadable(unreadable) => Err(unreadable.error.into()),
+        }
+    }
+}
+
 /// How many records a worker takes at once, and how many of a source that it seeks in: there, each is a file.
 const AT_ONCE: u64 = 64;
 const FILES_AT_ONCE: u64 = 8;
@@ -172,7 +186,7 @@ impl Scan {
         work: impl Fn(&mut S, Seen<'_>) -> T + Sync,
         mut take: impl FnMut(Event<T>) -> Result<(), E>,
     ) -> Result<Vec<S>, E> {
-        let records = self.selection.len().or_else(|| data.records());
+        let records = self.selection.count().or_else(|| data.records());
         progress.begin(records.unwrap_or_else(|| data.file_bytes()));
         let workers = Workers::new("scan", self.threads.map(usize::from), 2).map_err(ScanError::from)?;
         let (used, spare) = unbounded();
@@ -241,7 +255,7 @@ impl Scan {
     /// The number of records to read, if each worker can seek its own.
     fn seekable(&self, data: &DataSet) -> Option<u64> {
         match data.sources() {
-            [source] if source.is_seekable() => self.selection.len().or_else(|| source.records()),
+            [source] if source.is_seekable() => self.selection.count().or_else(|| source.records()),
             _ => None,
         }
     }

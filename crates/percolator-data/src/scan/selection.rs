@@ -19,17 +19,11 @@ pub enum Selection {
 impl Selection {
     /// The number of records selected, if it is known.
     #[must_use]
-    pub fn len(self) -> Option<u64> {
+    pub fn count(self) -> Option<u64> {
         match self {
             Selection::All => None,
             Selection::Spread { wanted, records } => Some(wanted.min(records)),
         }
-    }
-
-    /// Whether nothing is selected.
-    #[must_use]
-    pub fn is_empty(self) -> bool {
-        self.len() == Some(0)
     }
 
     /// The position of a selected record; `None` past the last one.
@@ -57,7 +51,7 @@ mod tests {
             let spread = Selection::Spread { wanted, records };
             let positions: Vec<u64> = (0..).map_while(|place| spread.position(place)).collect();
             prop_assert_eq!(positions.len() as u64, wanted.min(records));
-            prop_assert_eq!(Some(positions.len() as u64), spread.len());
+            prop_assert_eq!(Some(positions.len() as u64), spread.count());
             prop_assert!(positions.iter().all(|&position| position < records));
             if let Some(&first) = positions.first() {
                 prop_assert_eq!(first, 0);

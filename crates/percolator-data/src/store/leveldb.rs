@@ -145,7 +145,7 @@ impl StoreWriter for LevelDbWriter {
             self.batch.clear();
             written?;
         }
-        Ok(Mark::LevelDb { bytes: self.manifest.bytes() })
+        Ok(Mark::LevelDb { bytes: self.manifest.bytes })
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), StoreError> {

@@ -16,7 +16,8 @@ use super::StoreError;
 pub(super) struct Manifest {
     path: PathBuf,
     file: File,
-    bytes: u64,
+    /// The length of the list.
+    pub(super) bytes: u64,
 }
 
 impl Manifest {
@@ -50,11 +51,6 @@ impl Manifest {
     /// Adds a table to a level. `sequence` is the number of its last record.
     pub(super) fn add(&mut self, level: u32, table: &TableFile, sequence: u64) -> Result<(), StoreError> {
         self.append(&added(self.bytes, level, table, sequence))
-    }
-
-    /// The length of the list.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Makes it the list of the database.

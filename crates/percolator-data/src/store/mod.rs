@@ -27,8 +27,9 @@ mod replace;
 mod tfrecord;
 
 use std::fmt;
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom};
 use std::path::Path;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +62,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Its name, as it is parsed.
+    /// Its name, in one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -140,17 +141,17 @@ impl fmt::Display for Backend {
     }
 }
 
-impl FromStr for Backend {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "lmdb" => Ok(Backend::Lmdb),
-            "leveldb" => Ok(Backend::LevelDb),
-            "tfrecord" => Ok(Backend::TfRecord),
-            _ => Err("there are lmdb, leveldb and tfrecord".to_owned()),
-        }
+/// Cuts a file to the length that it had before, and goes to its end: what was written later is dropped.
+pub(crate) fn shortened(mut file: File, path: &Path, bytes: u64) -> Result<File, StoreError> {
+    let failed = |action| StoreError::io(path, action);
+    let found = file.metadata().map_err(failed("open the file"))?.len();
+    if found < bytes {
+        let found = format!("it has {found} bytes, and had {bytes} before");
+        return Err(StoreError::Changed { path: path.to_owned(), found });
     }
+    file.set_len(bytes).map_err(failed("shorten the file"))?;
+    file.seek(SeekFrom::End(0)).map_err(failed("open the file"))?;
+    Ok(file)
 }
 
 /// How far a store is written, for [`Backend::reopen`].

@@ -1,12 +1,12 @@
 //! Writes a TFRecord file.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use percolator_tfrecord::{FRAME_BYTES, write_record};
 
-use super::{Mark, StoreError, StoreWriter};
+use super::{Mark, StoreError, StoreWriter, shortened};
 
 /// Bytes that are gathered before the system is asked to write them.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -32,16 +32,9 @@ impl TfRecordStore {
 
     /// What was written after the mark is dropped.
     pub(super) fn reopen(path: &Path, bytes: u64) -> Result<Self, StoreError> {
-        let failed = |action| StoreError::io(path, action);
-        let mut file = File::options().write(true).open(path).map_err(failed("open the file"))?;
-        let found = file.metadata().map_err(failed("open the file"))?.len();
-        if found < bytes {
-            let found = format!("it has {found} bytes, and had {bytes} before");
-            return Err(StoreError::Changed { path: path.to_owned(), found });
-        }
-        file.set_len(bytes).map_err(failed("shorten the file"))?;
-        file.seek(SeekFrom::End(0)).map_err(failed("open the file"))?;
-        Ok(Self::of(path, file, bytes))
+        let opened = File::options().write(true).open(path);
+        let file = opened.map_err(StoreError::io(path, "open the file"))?;
+        Ok(Self::of(path, shortened(file, path, bytes)?, bytes))
     }
 
     fn of(path: &Path, file: File, bytes: u64) -> Self {

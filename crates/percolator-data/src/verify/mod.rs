@@ -129,29 +129,39 @@ pub fn verify(
     data: &DataSet,
     options: &VerifyOptions,
     progress: &Progress,
-    mut found: impl FnMut(&Fault),
+    found: impl FnMut(&Fault),
 ) -> Result<Verified, ScanError> {
+    scan(data, options, progress, |_| (), |()| Ok(()), found)
+}
+
+/// Verifies a data set, and gives `keep` what `copy` makes of each record that is whole, in order.
+fn scan<T: Send, E: From<ScanError>>(
+    data: &DataSet,
+    options: &VerifyOptions,
+    progress: &Progress,
+    copy: impl Fn(Seen<'_>) -> T + Sync,
+    mut keep: impl FnMut(T) -> Result<(), E>,
+    mut found: impl FnMut(&Fault),
+) -> Result<Verified, E> {
     let values = Values::find(data, options.content, progress)?;
     let mut verified = Verified::new(&values);
-    let check = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| check(seen, &values, decoder).err();
-    scan(options).run(data, progress, ImageFileDecoder::default, check, |event| {
+    let work =
+        |decoder: &mut ImageFileDecoder, seen: Seen<'_>| check(seen, &values, decoder).map(|()| copy(seen));
+    let scan = Scan { threads: options.threads, on_damage: OnDamage::GoOn, ..Scan::default() };
+    scan.run(data, progress, ImageFileDecoder::default, work, |event| {
         let fault = match event {
-            Event::Done(None) => {
+            Event::Done(Ok(copied)) => {
                 verified.whole += 1;
-                return Ok(());
+                return keep(copied);
             }
-            Event::Done(Some(fault)) => fault.or_end_scan(data.path())?,
+            Event::Done(Err(fault)) => fault.or_end_scan(data.path())?,
             Event::Unreadable(unreadable) => Fault::Unreadable(unreadable),
         };
         verified.count(&fault);
         found(&fault);
-        Ok::<(), ScanError>(())
+        Ok(())
     })?;
     Ok(verified)
-}
-
-fn scan(options: &VerifyOptions) -> Scan {
-    Scan { threads: options.threads, on_damage: OnDamage::GoOn, ..Scan::default() }
 }
 
 /// Checks one record.
@@ -204,18 +214,14 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Record { number, key, cause } => write!(f, "record {number}, key {key}: {cause}"),
-            Fault::Unreadable(Unreadable { first, records, after, before, error, are_given_up }) => {
+            Fault::Unreadable(unreadable) => {
+                let Unreadable { first, records, error, are_given_up, .. } = unreadable;
                 match records {
                     Some(1) => write!(f, "record {first} cannot be read")?,
                     Some(records) => write!(f, "records {first} to {} cannot be read", first + records - 1)?,
                     None => write!(f, "records from number {first} on cannot be read")?,
                 }
-                match (after, before) {
-                    (Some(after), Some(before)) => write!(f, ", between the keys {after} and {before}")?,
-                    (Some(after), None) => write!(f, ", behind the key {after}")?,
-                    (None, Some(before)) => write!(f, ", before the key {before}")?,
-                    (None, None) => {}
-                }
+                f.write_str(&unreadable.place())?;
                 if *are_given_up {
                     write!(f, ", given up after {FAULTS_IN_A_ROW_MAX} in a row that cannot be read")?;
                 }

@@ -4,16 +4,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use percolator::decoder::ImageFileDecoder;
 use percolator::record::Datum;
 use percolator::source::ImageList;
 use percolator_files::{shown, whole_file};
 use serde::Serialize;
 
-use super::{Fault, Verified, VerifyOptions, check, scan};
-use crate::content::Values;
+use super::{Fault, Verified, VerifyOptions, scan};
 use crate::open::{DataSet, Kind};
-use crate::scan::{Event, Progress, ScanError, Seen};
+use crate::scan::{Progress, ScanError, Seen};
 use crate::store::{Backend, Existing, NewStore, StoreError};
 
 /// What a repair wrote.
@@ -81,27 +79,12 @@ pub fn repair(
     existing: Existing,
     options: &VerifyOptions,
     progress: &Progress,
-    mut found: impl FnMut(&Fault),
+    found: impl FnMut(&Fault),
 ) -> Result<Repaired, RepairError> {
     let mut copy = Copy::create(data, out, existing)?;
-    let values = Values::find(data, options.content, progress)?;
-    let mut verified = Verified::new(&values);
-    let work = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| {
-        check(seen, &values, decoder).map(|()| (seen.key.to_owned(), seen.value.to_owned()))
-    };
-    scan(options).run(data, progress, ImageFileDecoder::default, work, |event| {
-        let fault = match event {
-            Event::Done(Ok((key, value))) => {
-                verified.whole += 1;
-                return copy.put(&key, &value);
-            }
-            Event::Done(Err(fault)) => fault.or_end_scan(data.path())?,
-            Event::Unreadable(unreadable) => Fault::Unreadable(unreadable),
-        };
-        verified.count(&fault);
-        found(&fault);
-        Ok::<(), RepairError>(())
-    })?;
+    let record = |seen: Seen<'_>| (seen.key.to_owned(), seen.value.to_owned());
+    let put = |(key, value): (Vec<u8>, Vec<u8>)| copy.put(&key, &value);
+    let verified = scan(data, options, progress, record, put, found)?;
     if verified.whole == 0 {
         return Err(refused(data.path(), "no record of it is whole, so there is no copy"));
     }
@@ -128,10 +111,7 @@ impl Copy {
             Kind::LevelDb => Backend::LevelDb,
             Kind::TfRecord => Backend::TfRecord,
             Kind::ImageList => {
-                existing.check(out).map_err(|error| match error.kind() {
-                    io::ErrorKind::AlreadyExists => StoreError::Exists { path: out.to_owned() }.into(),
-                    _ => unwritten(out, error),
-                })?;
+                existing.check(out).map_err(|error| unwritten(out, error))?;
                 // One of the images, perhaps.
                 if out.is_file() && !is_list(out).map_err(|error| unwritten(out, error))? {
                     return Err(refused(
@@ -168,11 +148,7 @@ impl Copy {
             Copy::Store(store) => store.finish().map_err(removed),
             Copy::List { path, text, existing } => {
                 let written = whole_file::write_over(&path, &[&text], existing);
-                let failed = |error: io::Error| match error.kind() {
-                    io::ErrorKind::AlreadyExists => StoreError::Exists { path },
-                    _ => StoreError::io(&path, "write the list")(error),
-                };
-                written.map_err(|error| removed(failed(error)))
+                written.map_err(|error| removed(unwritten(&path, error)))
             }
         }
     }
@@ -182,8 +158,11 @@ fn removed(cause: StoreError) -> RepairError {
     RepairError::Removed { cause }
 }
 
-fn unwritten(path: &Path, error: io::Error) -> RepairError {
-    StoreError::Io { path: path.to_owned(), action: "write the list", error }.into()
+fn unwritten(path: &Path, error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => StoreError::Exists { path: path.to_owned() },
+        _ => StoreError::io(path, "write the list")(error),
+    }
 }
 
 /// The place that a path leads to, even if nothing is there yet.

@@ -52,10 +52,7 @@ fn damaged_records_of_a_store_are_skipped() {
     }
     // From anywhere on, the items are the same.
     let input = Stored::open(&path).unwrap();
-    let from = |number| {
-        let mut reader = input.reader(number).unwrap();
-        std::iter::from_fn(|| reader.next().unwrap()).collect::<Vec<_>>()
-    };
+    let from = |number| input.reader(number).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
     let all = from(0);
     assert_eq!(all.len(), 200);
     for number in [1usize, 70, 71, 72, 199, 200, 201] {

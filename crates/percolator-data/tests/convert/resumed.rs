@@ -63,7 +63,7 @@ impl Input for Numbers {
         Some(self.count)
     }
 
-    fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError> {
+    fn reader(&self, from: u64) -> Result<ItemReader<'_>, InputError> {
         Ok(Box::new((from..self.count).map(|number| {
             self.read.fetch_add(1, Ordering::Relaxed);
             if self.fails_at == Some(number) {

@@ -9,19 +9,13 @@ use percolator_files::shown;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
-    /// The file cannot be read.
+    /// The file cannot be read, or is empty.
     #[error("{}: cannot read the results", shown::path(path))]
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's error.
+        /// Why.
         source: io::Error,
-    },
-    /// The file is empty.
-    #[error("{}: the file has no results", shown::path(path))]
-    Empty {
-        /// The file.
-        path: PathBuf,
     },
     /// A line is no result.
     #[error("{from}: line {line} is no result of percolator bench --json")]

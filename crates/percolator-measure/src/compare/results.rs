@@ -87,11 +87,12 @@ impl Results {
         let read = input_file::read(path, BYTES_MAX).and_then(|bytes| {
             String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
         });
-        let text = read.map_err(|source| ResultsError::Io { path: path.to_owned(), source })?;
+        let failed = |source| ResultsError::Io { path: path.to_owned(), source };
+        let text = read.map_err(failed)?;
         let mut results = Results::default();
         results.add(&text, &shown::path(path).to_string())?;
         match results.jobs.is_empty() {
-            true => Err(ResultsError::Empty { path: path.to_owned() }),
+            true => Err(failed(io::Error::other("the file has no results"))),
             false => Ok(results),
         }
     }

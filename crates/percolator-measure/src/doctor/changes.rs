@@ -92,7 +92,7 @@ pub(super) fn changes(job: &Job, feed: &ResolvedFeed, ring: usize) -> Vec<Change
     });
     let open = |path: &PathBuf| input_file::open(path).ok();
     let is_mapped = |access: Access| {
-        has_maps && job.files().iter().filter_map(open).any(|(file, _)| access.of(&file) == Reading::Mapped)
+        has_maps && job.files.iter().filter_map(open).any(|(file, _)| access.of(&file) == Reading::Mapped)
     };
     if is_mapped(spec.access) {
         changes.push(Change::ReadFiles);

@@ -146,7 +146,7 @@ pub fn examine(mut job: Job, options: &Options, progress: &Progress) -> Result<D
         _ => IndexPlace::Memory,
     };
     let most = options.samples as u64;
-    let samples = match job.records() {
+    let samples = match &job.records {
         Records::Other => None,
         _ => Some(samples(feed.source(), &place, &job, most, progress)?),
     };
@@ -166,7 +166,7 @@ pub fn examine(mut job: Job, options: &Options, progress: &Progress) -> Result<D
     };
     drop(feed);
     // What does not fit in memory comes from storage in each pass.
-    let is_cold = job.is_cold() || !files::fit(job.files())?;
+    let is_cold = job.is_cold() || !files::fit(&job.files)?;
     job = job.cold(is_cold);
     match trials::measure(&job, options, progress) {
         Ok(measured) => diagnosis.pipeline = Some(pipeline(&job, measured)),
@@ -203,14 +203,14 @@ fn used(feed: &ResolvedFeed, job: &Job) -> Result<Use, MeasureError> {
         // Files are parted, and not what is in them.
         _ => Mixing::None,
     };
-    let image = match job.records() {
+    let image = match &job.records {
         Records::Examples(image) => Some(image),
         _ => None,
     };
     Ok(Use {
         shuffle: mixing,
         // A second array beside the images is what is learned from, and so is nothing in a test.
-        has_labels: job.learns_from_labels()
+        has_labels: job.has_labels
             && spec.target.is_none()
             && spec.phase == Phase::Train
             && image.is_none_or(ExampleImage::has_labels),

@@ -154,7 +154,7 @@ fn look(
     runs: &[(u64, u64)],
     progress: &Progress,
 ) -> Result<Samples, SourceError> {
-    let mut decoder = ImageFileDecoder::new(job.color());
+    let mut decoder = ImageFileDecoder::new(job.color);
     let mut cursor = source.cursor()?;
     let (mut samples, mut next) = (Samples::default(), 0);
     for &(start, records) in runs {
@@ -168,7 +168,7 @@ fn look(
                 return Ok(samples);
             }
             let Some(entry) = cursor.advance()? else { break };
-            match sample(&mut decoder, job.records(), entry.value(), &mut samples.order) {
+            match sample(&mut decoder, &job.records, entry.value(), &mut samples.order) {
                 Ok(sample) => run.push(sample),
                 Err(cause) => samples.bad.push((position, cause.to_string())),
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use percolator_files::shown;
 use ureq::Agent;
 
-use crate::numbers::{Numbers, ParseError, parse};
+use crate::numbers::{Numbers, parse};
 
 /// How long an endpoint may take.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -16,22 +16,14 @@ const BYTES_MAX: u64 = 16 << 20;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum ScrapeError {
-    /// It does not answer with the numbers that are wanted, or is no address of HTTP.
+    /// It does not answer with the numbers that are wanted, in Prometheus's text format, or is no address of
+    /// HTTP.
     #[error("{url}: {message}")]
     Answer {
         /// The address.
         url: String,
         /// What happened, and what is allowed.
         message: String,
-    },
-    /// Its answer is not in Prometheus's text format.
-    #[error("{url}: these are not metrics in Prometheus's text format")]
-    Parse {
-        /// The address.
-        url: String,
-        /// What is wrong.
-        #[source]
-        error: ParseError,
     },
     /// The thread that asks could not be started.
     #[error("cannot start the thread that asks for metrics")]
@@ -84,7 +76,8 @@ pub fn scrape(url: &str, feed: Option<&str>) -> Result<Vec<(String, Numbers)>, S
         }
         error => failed(&error.to_string()),
     })?;
-    let mut feeds = parse(&text).map_err(|error| ScrapeError::Parse { url: shown.clone(), error })?;
+    let mut feeds = parse(&text)
+        .map_err(|error| refused(&format!("these are not metrics in Prometheus's text format: {error}")))?;
     if feeds.is_empty() {
         return Err(refused("no feed of percolator is among these metrics; does the program publish one?"));
     }

@@ -62,18 +62,12 @@ enum Stage {
 }
 
 impl Stage {
-    fn name(self) -> &'static str {
+    /// The group of its tracks, and what its slices are called.
+    fn group_and_name(self) -> (u8, &'static str) {
         match self {
-            Stage::Filled => "fill",
-            Stage::Ready => "ready",
-            Stage::Held => "held",
-        }
-    }
-
-    fn group(self) -> u8 {
-        match self {
-            Stage::Filled => LANES,
-            Stage::Ready | Stage::Held => DEVICES,
+            Stage::Filled => (LANES, "fill"),
+            Stage::Ready => (DEVICES, "ready"),
+            Stage::Held => (DEVICES, "held"),
         }
     }
 }
@@ -182,9 +176,9 @@ impl<W: Write> Events<W> {
         of: &Fields,
         is_unfinished: bool,
     ) -> io::Result<()> {
-        let track_of_group = (stage.group(), track);
-        self.slice(track_of_group, stage.name(), (since, at), of, is_unfinished)?;
-        self.step(track_of_group, batch, (since, at));
+        let (group, name) = stage.group_and_name();
+        self.slice((group, track), name, (since, at), of, is_unfinished)?;
+        self.step((group, track), batch, (since, at));
         if stage != Stage::Ready || is_unfinished {
             let owner = self.owner(batch, stage);
             self.rows.entry((batch.feed, owner)).or_default().leave(track, at);
@@ -242,7 +236,7 @@ impl<W: Write> Events<W> {
             Stage::Filled => format!("feed {feed}, lane {lane}, {device}, filled {number}"),
             Stage::Ready | Stage::Held => format!("feed {feed}, {device}, batch {number}"),
         };
-        self.name("thread_name", stage.group(), track, &name)
+        self.name("thread_name", stage.group_and_name().0, track, &name)
     }
 
     fn slice(

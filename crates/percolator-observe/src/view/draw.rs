@@ -161,10 +161,9 @@ fn lines(numbers: &Numbers, recent: &Stats, state: State, room: Room, height: us
     for (number, (lane, recent_lane)) in stats.lanes.iter().zip(&recent.lanes).enumerate().take(shown) {
         lines.push(ring_line(number, lane, recent_lane, recent, room));
     }
-    match stats.lanes.len() - shown {
-        0 => {}
-        1 => lines.push(Line::from("and 1 more lane").dim()),
-        more => lines.push(Line::from(format!("and {more} more lanes")).dim()),
+    let more = stats.lanes.len() - shown;
+    if more > 0 {
+        lines.push(Line::from(format!("and {}", shown::count(more, "more lane"))).dim());
     }
     lines.push(Line::default());
     lines.extend(waits(recent, state, room));

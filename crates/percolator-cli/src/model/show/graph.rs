@@ -9,7 +9,7 @@ use percolator_tensorflow::graph::{
 use percolator_tensorflow::{DataType, Elements, MetaGraph, SavedModel};
 use serde_json::{Map, Value as Json, json};
 
-use super::super::values::{front, json as values_json, line};
+use super::super::values::{elements, front, json as values_json, line};
 use super::super::{How, stdout};
 use super::Graphs;
 
@@ -258,17 +258,16 @@ fn constant_json(constant: Constant<'_>, budget: &mut usize) -> Json {
     let large = format!("it has more than {JSON_BYTES_MAX} bytes");
     match constant.value_within(JSON_BYTES_MAX) {
         Ok(tensor) => {
-            let (elements, bytes) = match tensor.elements() {
-                Elements::Bytes(bytes) => (bytes.len() / tensor.data_type().size().unwrap_or(1), bytes.len()),
+            let bytes = match tensor.elements() {
+                Elements::Bytes(bytes) => bytes.len(),
                 // One string may be repeated, so its bytes count each time.
-                Elements::Strings(strings) => (
-                    strings.len(),
-                    strings.iter().fold(0_usize, |sum, string| sum.saturating_add(string.len())),
-                ),
+                Elements::Strings(strings) => {
+                    strings.iter().fold(0_usize, |sum, string| sum.saturating_add(string.len()))
+                }
             };
             // Each axis may be a list around each element, and a line that is indented by the axes before it.
             let axes = tensor.shape().len().max(1);
-            let cost = elements.saturating_mul(axes.saturating_mul(axes));
+            let cost = elements(&tensor).saturating_mul(axes.saturating_mul(axes));
             let strings = tensor.bytes().map_or(bytes, |_| 0);
             let left = budget.checked_sub(cost.saturating_add(strings));
             match left {

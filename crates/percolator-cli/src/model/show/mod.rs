@@ -5,7 +5,6 @@ mod objects;
 mod tensor;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
@@ -45,26 +44,21 @@ enum Graphs {
 impl Graphs {
     /// Opens what a path leads to, if it is a SavedModel or a graph.
     fn open(path: &Path) -> Result<Option<Self>, GraphError> {
-        if path.is_dir() {
-            let is_model = ["saved_model.pb", "saved_model.pbtxt", "saved_model.cpb"]
+        let [name, ending] = [path.file_name(), path.extension()].map(|part| part?.to_str());
+        let is_model = match name {
+            _ if path.is_dir() => ["saved_model.pb", "saved_model.pbtxt", "saved_model.cpb"]
                 .iter()
-                .any(|name| path.join(name).is_file());
-            return if is_model {
-                SavedModel::open(path).map(|model| Some(Graphs::Saved(model)))
-            } else {
-                Ok(None)
-            };
+                .any(|name| path.join(name).is_file()),
+            Some("saved_model.pb" | "saved_model.pbtxt") => path.is_file(),
+            _ => false,
+        };
+        if is_model {
+            return Ok(Some(Graphs::Saved(SavedModel::open(path)?)));
         }
-        let ending = path.extension().and_then(|ending| ending.to_str());
         if !path.is_file() || !matches!(ending, Some("pb" | "pbtxt" | "meta")) {
             return Ok(None);
         }
-        match path.file_name().and_then(|name| name.to_str()) {
-            Some("saved_model.pb" | "saved_model.pbtxt") => {
-                SavedModel::open(path).map(|model| Some(Graphs::Saved(model)))
-            }
-            _ => MetaGraph::open(path).map(|graph| Some(Graphs::Alone(Box::new(graph)))),
-        }
+        Ok(Some(Graphs::Alone(Box::new(MetaGraph::open(path)?))))
     }
 
     /// The graphs that are asked for.
@@ -81,20 +75,19 @@ impl Graphs {
 }
 
 impl Show {
-    pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, how: How) -> anyhow::Result<()> {
         let graphs = Graphs::open(&self.path)?;
         match (&graphs, &self.name) {
-            (Some(graphs), Some(name)) => self.tensor_of_graph(graphs, name, how)?,
-            (Some(graphs), None) if self.dot => self.dot(graphs)?,
-            (Some(graphs), None) => graph::show(graphs, &graphs.chosen(&self.tags)?, how)?,
+            (Some(graphs), Some(name)) => self.tensor_of_graph(graphs, name, how),
+            (Some(graphs), None) if self.dot => self.dot(graphs),
+            (Some(graphs), None) => graph::show(graphs, &graphs.chosen(&self.tags)?, how),
             (None, _) if self.dot => bail!(
                 "{}: --dot draws the graph of a SavedModel or of a .meta, .pb or .pbtxt file: this is none",
                 percolator_files::shown::path(&self.path)
             ),
-            (None, Some(name)) => tensor::show(&Model::open(&self.path)?, name, how)?,
-            (None, None) => self.model(how)?,
+            (None, Some(name)) => tensor::show(&Model::open(&self.path)?, name, how),
+            (None, None) => self.model(how),
         }
-        Ok(ExitCode::SUCCESS)
     }
 
     /// The objects of a checkpoint, or else the tensors.
@@ -133,8 +126,6 @@ impl Show {
     }
 
     fn dot(&self, graphs: &Graphs) -> anyhow::Result<()> {
-        use std::io::Write as _;
-
         let graphs = graphs.chosen(&self.tags)?;
         let Some(graph) = graphs.first() else {
             bail!("{}: the model has no graph", percolator_files::shown::path(&self.path));
@@ -143,8 +134,6 @@ impl Show {
             None => graph.to_dot(),
             Some(name) => graph.dot_of(graph.needed_for(&graph.signature(name)?)?),
         };
-        let mut out = stdout();
-        out.write_all(dot.as_bytes())?;
-        out.finish()
+        stdout().text(dot.as_bytes())
     }
 }
