@@ -16,7 +16,7 @@ use percolator::order::{OrderError, World};
 pub struct InputWorkers {
     world: World,
     workers: Vec<InputWorker>,
-    collective: Option<Arc<dyn Collective>>,
+    pub(super) collective: Option<Arc<dyn Collective>>,
 }
 
 /// A worker, or host, of a job: its name and its devices.
@@ -157,9 +157,5 @@ impl InputWorkers {
     /// Whether some workers are in other processes.
     pub(super) fn is_split(&self) -> bool {
         self.workers.iter().any(|worker| matches!(worker.devices, Devices::Elsewhere(_)))
-    }
-
-    pub(super) fn collective_of_job(&self) -> Option<&Arc<dyn Collective>> {
-        self.collective.as_ref()
     }
 }
