@@ -142,13 +142,13 @@ impl Hold {
 /// Who has an id, and since when. What is not understood is not known.
 pub(super) fn holder(value: &[u8]) -> (Writer, SystemTime) {
     match serde_json::from_slice::<Held>(value) {
-        Ok(held) => {
-            let since = Duration::from_nanos(held.since.unsigned_abs());
-            let time = match held.since < 0 {
-                true => UNIX_EPOCH.checked_sub(since),
-                false => UNIX_EPOCH.checked_add(since),
+        Ok(Held { host, pid, since }) => {
+            let passed = Duration::from_nanos(since.unsigned_abs());
+            let time = match since < 0 {
+                true => UNIX_EPOCH.checked_sub(passed),
+                false => UNIX_EPOCH.checked_add(passed),
             };
-            (held.writer(), time.unwrap_or(UNIX_EPOCH))
+            (Writer { host, pid }, time.unwrap_or(UNIX_EPOCH))
         }
         Err(_) => (Writer { host: "a machine that is not known".to_owned(), pid: 0 }, UNIX_EPOCH),
     }

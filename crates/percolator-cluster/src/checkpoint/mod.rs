@@ -75,10 +75,10 @@ pub use self::archive::{
 pub use self::bundle::Bundle;
 pub use self::checkpointer::{Checkpointer, Mode};
 pub use self::entry::{Entry, Writer};
-pub use self::error::CheckpointError;
+pub use self::error::{CheckpointError, Fault};
 pub use self::parts::{Parts, copy_part, read_parts, write_parts};
 pub use self::record::{CheckpointRecord, KEPT_MAX, RECORD_VERSION, RecordError, SPARED_MAX};
-pub use self::restore::{Fault, Origin, Rejected, Restored};
+pub use self::restore::{Origin, Rejected, Restored};
 pub use self::running::Checkpoints;
 pub use self::stats::CheckpointStats;
 pub use self::tensors::{Element, Tensor, TensorError, Tensors};

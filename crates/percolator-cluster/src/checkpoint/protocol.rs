@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::announced::Announced;
 use super::entry::{Entry, Writer};
-use super::error::CheckpointError;
+use super::error::{CheckpointError, Fault};
 use super::hold::{Hold, Keys, Taken, holder, read_exactly};
-use super::record::{CheckpointRecord, RecordError, SPARED_MAX};
+use super::record::{CheckpointRecord, SPARED_MAX};
 use crate::metadata::{self, LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
 use crate::store::{Id, Store, StoreError};
 
@@ -72,14 +72,8 @@ pub(super) enum Put {
     HoldLost,
 }
 
-/// What a record's place says.
-pub(super) enum Found {
-    Nothing,
-    /// No record, although there are so many files.
-    NoRecord(usize),
-    Record(CheckpointRecord),
-    Unreadable(RecordError),
-}
+/// The record, if there is one; or why none can be used.
+pub(super) type Found = Result<Option<CheckpointRecord>, Fault>;
 
 impl Protocol {
     /// Takes the id, waits for its holder if there is one, and reads its record.
@@ -130,7 +124,7 @@ impl Protocol {
             Ok(parsed) => parsed,
             Err(error) => {
                 (self.set_aside, self.spares_announced) = (Some(record.value.clone()), true);
-                return Found::Unreadable(error);
+                return Err(error.into());
             }
         };
         self.good = std::iter::once(&parsed.newest).chain(&parsed.kept).cloned().collect();
@@ -147,19 +141,20 @@ impl Protocol {
                 self.is_unlisted = true;
             }
         }
-        Found::Record(parsed)
+        Ok(Some(parsed))
     }
 
     /// Files that were announced are what a process left that was killed before its first record. Of others
     /// there is a record in other metadata, or one that was lost: then all stay.
     fn begin_without_record(&mut self, files: &[Uuid]) -> Found {
         if files.iter().all(|file| self.announced.names().contains(file)) {
-            return Found::Nothing;
+            return Ok(None);
         }
-        let (place, writer) = (self.store.place(), Writer::this());
-        let why = format!("no record was found of {} files in {place}, by {writer}", files.len());
+        let (metadata, store) = (self.metadata.place(), self.store.place());
+        let (files, writer) = (files.len(), Writer::this());
+        let why = format!("no record was found of {files} files in {store}, by {writer}");
         self.spare_announced(why.into());
-        Found::NoRecord(files.len())
+        Err(Fault::NoRecord { files, metadata, store })
     }
 
     /// Announces names for the files to come, so that they can be written while there is no answer.
@@ -236,11 +231,6 @@ impl Protocol {
             warn!(id = %self.id, uuid = %entry.uuid, "a checkpoint that could not be read is given up: \
                    there are too many of them");
         }
-    }
-
-    /// What messages call the metadata and the store.
-    pub(super) fn places(&self) -> (String, String) {
-        (self.metadata.place(), self.store.place())
     }
 
     /// The record that makes `newest` count.

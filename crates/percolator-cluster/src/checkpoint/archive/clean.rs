@@ -214,7 +214,7 @@ impl Archive {
             Some(Left::NoRecord { .. }) => 0,
             _ => {
                 protocol.confirm_hold()?;
-                self.store.remove_abandoned(id)?
+                self.store.remove_abandoned(id).map_err(CheckpointError::from)?
             }
         };
         Ok(Cleaned { removed, unfinished, ..planned })
