@@ -20,7 +20,7 @@ use std::io::{self, Read, Write};
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use super::{Checkpoint, invalid};
+use super::{Checkpoint, error_within, invalid, read_array};
 
 const MAGIC: &[u8] = b"percolator parts 1\n";
 /// The most bytes of a part's name.
@@ -118,8 +118,7 @@ pub fn copy_part(from: &mut dyn Read, name: &str, to: &mut dyn Write) -> io::Res
 }
 
 fn read_magic(from: &mut dyn Read) -> io::Result<()> {
-    let mut magic = [0; MAGIC.len()];
-    from.read_exact(&mut magic).map_err(|error| cut(error, "its first line"))?;
+    let magic: [u8; MAGIC.len()] = read_array(from, "the file of parts ends within its first line")?;
     if magic != MAGIC {
         let found = magic.escape_ascii();
         return Err(invalid(format!(
@@ -129,31 +128,22 @@ fn read_magic(from: &mut dyn Read) -> io::Result<()> {
     Ok(())
 }
 
-fn cut(error: io::Error, what: &str) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => invalid(format!("the file of parts ends within {what}")),
-        _ => error,
-    }
-}
-
 fn name_of_next(from: &mut dyn Read) -> io::Result<Option<String>> {
-    let mut kind = [0];
-    from.read_exact(&mut kind).map_err(|error| cut(error, "the head of a part"))?;
-    match kind {
+    const CUT: &str = "the file of parts ends within the head of a part";
+
+    match read_array::<1>(from, CUT)? {
         [END] => return Ok(None),
         [PART] => {}
         [other] => {
             return Err(invalid(format!("a part begins with {PART}, or the end with {END}, not {other}")));
         }
     }
-    let mut length = [0; 2];
-    from.read_exact(&mut length).map_err(|error| cut(error, "the head of a part"))?;
-    let length = usize::from(u16::from_le_bytes(length));
+    let length = usize::from(u16::from_le_bytes(read_array(from, CUT)?));
     if length == 0 || length > NAME_BYTES_MAX {
         return Err(invalid(format!("the name of a part has 1 to {NAME_BYTES_MAX} bytes, and not {length}")));
     }
     let mut name = vec![0; length];
-    from.read_exact(&mut name).map_err(|error| cut(error, "the head of a part"))?;
+    from.read_exact(&mut name).map_err(|error| error_within(error, CUT))?;
     String::from_utf8(name).map(Some).map_err(|error| {
         invalid(format!("the name of a part is no UTF-8: {}", error.as_bytes().escape_ascii()))
     })
@@ -245,23 +235,21 @@ impl<'a> PartReader<'a> {
         PartReader { from, name, left: 0, is_at_end: false, sum, bytes: 0 }
     }
 
+    fn array<const BYTES: usize>(&mut self) -> io::Result<[u8; BYTES]> {
+        read_array(self.from, format_args!("the file of parts ends within the part {:?}", self.name))
+    }
+
     /// Goes on to the next piece, if this one is used up; at the last, compares length and sum.
     fn advance(&mut self) -> io::Result<()> {
         if self.left > 0 || self.is_at_end {
             return Ok(());
         }
-        let cut_here = |error| cut(error, &format!("the part {:?}", self.name));
-        let mut length = [0; 4];
-        self.from.read_exact(&mut length).map_err(cut_here)?;
-        self.left = u64::from(u32::from_le_bytes(length));
+        self.left = u64::from(u32::from_le_bytes(self.array()?));
         if self.left > 0 {
             return Ok(());
         }
-        let (mut bytes, mut sum) = ([0; 8], [0; 4]);
-        self.from.read_exact(&mut bytes).map_err(cut_here)?;
-        self.from.read_exact(&mut sum).map_err(cut_here)?;
+        let (stated, sum) = (u64::from_le_bytes(self.array()?), u32::from_le_bytes(self.array()?));
         self.is_at_end = true;
-        let (stated, sum) = (u64::from_le_bytes(bytes), u32::from_le_bytes(sum));
         if stated != self.bytes {
             let (name, found) = (self.name, self.bytes);
             return Err(invalid(format!("the part {name:?} has {found} bytes, and states {stated}")));

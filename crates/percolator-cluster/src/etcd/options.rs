@@ -41,15 +41,25 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 ///     .deadline(Duration::from_secs(3));
 /// assert!(!format!("{options:?}").contains("secret"));
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdOptions {
     pub(crate) endpoints: Vec<String>,
     pub(crate) prefix: String,
     pub(crate) deadline: Duration,
-    pub(crate) user: Option<(String, String)>,
+    pub(super) user: Option<(String, Password)>,
     allows_open_password: bool,
     root_certificates: Option<PathBuf>,
     client_certificate: Option<(PathBuf, PathBuf)>,
+}
+
+/// Shows nothing of itself.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Password(pub(super) String);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
 }
 
 impl EtcdOptions {
@@ -87,7 +97,7 @@ impl EtcdOptions {
     /// for this machine itself, unless it is [allowed](Self::allow_open_password).
     #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
-        self.user = Some((name.into(), password.into()));
+        self.user = Some((name.into(), Password(password.into())));
         self
     }
 
@@ -232,20 +242,6 @@ fn target(
     target.tls_config(tls.clone().domain_name(host)).map_err(|error| super::failure::with_causes(&error))
 }
 
-impl fmt::Debug for EtcdOptions {
-    /// Leaves the password out.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdOptions")
-            .field("endpoints", &self.endpoints)
-            .field("prefix", &self.prefix)
-            .field("deadline", &self.deadline)
-            .field("user", &self.user.as_ref().map(|(name, _)| name))
-            .field("root_certificates", &self.root_certificates)
-            .field("client_certificate", &self.client_certificate)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,8 +310,8 @@ mod tests {
 
     #[test]
     fn a_password_is_not_shown() {
-        let options = EtcdOptions::new(["http://127.0.0.1:2379"]).user("me", "word");
+        let options = EtcdOptions::new(["http://127.0.0.1:2379"]).user("me", "secret");
         let shown = format!("{options:?}");
-        assert!(shown.contains("\"me\"") && !shown.contains("word"), "{shown}");
+        assert!(shown.contains("\"me\"") && !shown.contains("secret"), "{shown}");
     }
 }

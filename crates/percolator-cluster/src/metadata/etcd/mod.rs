@@ -5,6 +5,7 @@ mod read;
 mod watch;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,7 +116,7 @@ impl EtcdMetadata {
             }
             Code::DataLoss => MetadataError::Damaged { place, message },
             code => {
-                let source = Arc::new(EtcdAnswer { code, message });
+                let source = Arc::new(io::Error::other(format!("{message} ({code:?})")));
                 MetadataError::Failed { place, what, source }
             }
         }
@@ -150,14 +151,6 @@ impl EtcdMetadata {
         let message = "it answers without saying at which revision".to_owned();
         MetadataError::Damaged { place: self.place.clone(), message }
     }
-}
-
-/// What etcd says went wrong.
-#[derive(Debug, thiserror::Error)]
-#[error("{message} ({code:?})")]
-struct EtcdAnswer {
-    code: Code,
-    message: String,
 }
 
 impl Metadata for EtcdMetadata {
