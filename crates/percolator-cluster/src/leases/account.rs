@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use percolator::Receipt;
 
 use super::error::LeaseError;
-use super::keys::Keys;
 use super::settle::{Change, Draft, Settled, Settlement};
 use super::worker::Worker;
 use crate::metadata::{LeaseId, Revision};
@@ -99,9 +98,8 @@ impl Receipts {
         lease: LeaseId,
         delivered: &Receipt,
     ) -> Result<Draft, LeaseError> {
-        let keys: &Keys = worker.keys();
         let Some(growing) = self.growing.get(&epoch).filter(|_| self.lease == Some(lease)) else {
-            let key = keys.receipt(epoch, worker.name(), lease, self.next);
+            let key = worker.board.keys.receipt(epoch, worker.name(), lease, self.next);
             return Ok(Draft::of(key, None, delivered.clone()));
         };
         let mut receipt = growing.receipt.clone();

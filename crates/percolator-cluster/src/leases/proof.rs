@@ -62,23 +62,6 @@ impl JobVerdict {
     }
 }
 
-impl JobAccount {
-    /// Judges it.
-    fn verdict(self, digest: Option<(&str, &DataDigest)>) -> Result<JobVerdict, LeaseError> {
-        let JobAccount { done, receipts, under_way, was_set_back } = self;
-        let named = receipts.iter().map(|(name, receipt)| (name.as_str(), receipt));
-        let verdict = match digest {
-            // What is missing is found by the number of epochs that are done.
-            _ if receipts.is_empty() => {
-                Verdict { epochs: Vec::new(), absent_epochs: Vec::new(), absent_replicas: Vec::new() }
-            }
-            None => Verdict::of(named)?,
-            Some(digest) => Verdict::with_digest(digest, named)?,
-        };
-        Ok(JobVerdict { done, verdict, under_way, was_set_back })
-    }
-}
-
 impl JobStatus {
     /// Returns how many epochs are done, from the first on, and those from there on that are under way.
     #[must_use]
@@ -124,6 +107,16 @@ impl Job {
     ///
     /// [`LeaseError`] if the records cannot be read, or the receipts are not of one run.
     pub fn verdict(&self, digest: Option<(&str, &DataDigest)>) -> Result<JobVerdict, LeaseError> {
-        self.account()?.verdict(digest)
+        let JobAccount { done, receipts, under_way, was_set_back } = self.account()?;
+        let named = receipts.iter().map(|(name, receipt)| (name.as_str(), receipt));
+        let verdict = match digest {
+            // What is missing is found by the number of epochs that are done.
+            _ if receipts.is_empty() => {
+                Verdict { epochs: Vec::new(), absent_epochs: Vec::new(), absent_replicas: Vec::new() }
+            }
+            None => Verdict::of(named)?,
+            Some(digest) => Verdict::with_digest(digest, named)?,
+        };
+        Ok(JobVerdict { done, verdict, under_way, was_set_back })
     }
 }

@@ -14,7 +14,7 @@ use crate::metadata::Record;
 pub(super) const VERSION: u32 = 1;
 
 /// What all workers of a job must have in common.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct JobRecord {
     pub(super) version: u32,
     /// The SHA-256 of the feed's schedule: of all that decides which record comes when.

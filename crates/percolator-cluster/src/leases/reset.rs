@@ -72,14 +72,9 @@ fn removed(record: Option<&Record>) -> JobRecord {
     let known = record.and_then(|record| read::<JobRecord>(record).ok());
     let known = known.filter(|job| job.version == VERSION && job.steps_per_block > 0).unwrap_or(JobRecord {
         version: VERSION,
-        schedule: String::new(),
         source: "unknown: the job's record was damaged".to_owned(),
-        epochs: 0,
         steps_per_block: 1,
-        steps: 0,
-        duplicates_below: None,
-        is_removed: true,
-        id: None,
+        ..JobRecord::default()
     });
     JobRecord { is_removed: true, ..known }
 }

@@ -13,7 +13,7 @@ use tracing::warn;
 use super::LeaseOptions;
 use super::board::{Asker, Board, Taken, TakenBlock};
 use super::error::LeaseError;
-use super::keys::{BlockId, Keys};
+use super::keys::BlockId;
 use super::pace::{Sight, Stopwatch};
 use super::records::{OpenRecord, Pace, Progress, WhoRecord, WorkerRecord};
 use super::settle::{Change, Settled, Settlement};
@@ -32,7 +32,7 @@ pub(super) struct Worker {
     pub(super) lease: Mutex<Arc<Lease>>,
     pub(super) state: Mutex<State>,
     /// Signalled when something is confirmed or answered, or a block comes or goes.
-    changed: Condvar,
+    pub(super) changed: Condvar,
     /// Why the reading thread takes no more blocks: the feed, which ends for it, has only the message.
     pub(super) take_failed: Mutex<Option<LeaseError>>,
 }
@@ -179,10 +179,6 @@ impl Worker {
             .patiently_as(Some(&name), || register(&board, &name, &who, options.ttl, &mut next.lock()))?;
         let (lease, state, take_failed) = (Mutex::new(Arc::new(lease)), Mutex::default(), Mutex::default());
         Ok(Worker { board, name, who, options, lease, state, changed: Condvar::new(), take_failed })
-    }
-
-    pub(super) fn keys(&self) -> &Keys {
-        &self.board.keys
     }
 
     pub(super) fn name(&self) -> &str {
@@ -347,11 +343,6 @@ impl Worker {
     /// Whether something is confirmed that has no answer.
     pub(super) fn has_more_to_say(&self) -> bool {
         self.state.lock().blocks.iter().any(HeldBlock::is_open)
-    }
-
-    /// Something is confirmed.
-    pub(super) fn has_confirmed(&self) {
-        self.changed.notify_all();
     }
 
     /// The worker leaves: its threads are to end.
