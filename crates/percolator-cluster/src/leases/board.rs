@@ -240,9 +240,7 @@ impl Board {
         loop {
             self.admit()?;
             let (transaction, taken) = match self.choice(asker, sight)? {
-                Choice::Own(taken) => return Ok(Taken::Block(taken)),
-                Choice::Wait(revision) => return Ok(Taken::Wait(revision)),
-                Choice::Over => return Ok(Taken::Over),
+                Choice::Known(taken) => return Ok(taken),
                 Choice::Open(taken) => {
                     let open = self.keys.open(taken.block);
                     let again = OpenRecord { times: taken.open.times.saturating_add(1), ..taken.open };
@@ -331,10 +329,10 @@ impl Board {
             !asker.known.contains(block) && open.holders.iter().any(|held| held.lease == Some(asker.lease))
         });
         if let Some((&block, open)) = unknown {
-            return Ok(Choice::Own(taken(block, open, open.holders.len() > 1)));
+            return Ok(Choice::Known(Taken::Block(taken(block, open, open.holders.len() > 1))));
         }
         if live.is_drained {
-            return Ok(Choice::Over);
+            return Ok(Choice::Known(Taken::Over));
         }
         // First what a worker has left that has died; of the others any, so that not all take the same.
         let free: Vec<_> = live.open.iter().filter(|(_, open)| open.holders.is_empty()).collect();
@@ -360,7 +358,7 @@ impl Board {
             return Ok(Choice::Next { block: next, revision, workers: live.workers.len() });
         }
         // A worker stays until all blocks are done: it may be the only one that is left when another dies.
-        Ok(if live.open.is_empty() { Choice::Over } else { Choice::Wait(live.revision) })
+        Ok(Choice::Known(if live.open.is_empty() { Taken::Over } else { Taken::Wait(live.revision) }))
     }
 
     /// Waits until something has changed, but not long. Returns whether it has.
@@ -377,8 +375,8 @@ fn pause(refusals: &mut u32) {
 
 /// Which block a worker may take.
 enum Choice {
-    /// One that this worker holds without knowing.
-    Own(TakenBlock),
+    /// No transaction is needed: it holds one without knowing, or there is none to take.
+    Known(Taken),
     /// One that is open, and is not held, or is held by a slow worker.
     Open(TakenBlock),
     /// The next one, the revision that says so, and how many workers there are.
@@ -387,8 +385,6 @@ enum Choice {
         revision: Revision,
         workers: usize,
     },
-    Wait(Revision),
-    Over,
 }
 
 fn check_facts(key: String, job: &JobRecord) -> Result<(), LeaseError> {

@@ -69,19 +69,7 @@ fn take(
     // A worker that dies should leave as little as possible unreported: finished blocks are reported first.
     while !is_stopping() && worker.wait_while(State::is_behind, LOOK) {}
     while !is_stopping() {
-        match try_to_take(worker, sight, next_lease, is_stopping) {
-            Ok(Tried::Taken(block)) => {
-                worker.has_answer(Asks::Block);
-                return Ok(Some(block));
-            }
-            Ok(Tried::Over) => {
-                worker.has_answer(Asks::Block);
-                break;
-            }
-            Ok(Tried::Again) => {
-                worker.has_answer(Asks::Block);
-                pauses = Pauses::default();
-            }
+        let tried = match try_to_take(worker, sight, next_lease, is_stopping) {
             Err(error) if error.may_pass() => {
                 warn!(worker = worker.name(), %error, "it did not succeed: trying again");
                 worker.has_no_answer(Asks::Block, error);
@@ -89,8 +77,15 @@ fn take(
                 while !is_stopping() && Instant::now() < end {
                     thread::sleep(end.saturating_duration_since(Instant::now()).min(LOOK / 4));
                 }
+                continue;
             }
-            Err(error) => return Err(error),
+            tried => tried?,
+        };
+        worker.has_answer(Asks::Block);
+        match tried {
+            Tried::Taken(block) => return Ok(Some(block)),
+            Tried::Over => break,
+            Tried::Again => pauses = Pauses::default(),
         }
     }
     // The feed does not end before what was confirmed by asking counts, or is known to be lost.

@@ -61,20 +61,15 @@ impl EtcdMetadata {
     /// one that can be used.
     pub fn connect(options: &EtcdOptions) -> Result<Self, MetadataError> {
         const WHAT: &str = "connect";
-        let place = options.place();
-        let targets = match options.targets() {
-            Ok(targets) => targets,
-            Err(message) => return Err(MetadataError::Options { place, message }),
-        };
-        let client = match Client::new(options, targets) {
-            Ok(client) => client,
-            Err(error) => {
-                let what = "start the thread of the client";
-                return Err(MetadataError::Failed { place, what, source: Arc::new(error) });
-            }
-        };
-        let prefix = Prefix::new(&options.prefix);
-        let metadata = EtcdMetadata { client, prefix, place };
+        let place = || options.place();
+        let refused = |message| MetadataError::Options { place: place(), message };
+        let client = Client::new(options, options.targets().map_err(refused)?);
+        let client = client.map_err(|error| MetadataError::Failed {
+            place: place(),
+            what: "start the thread of the client",
+            source: Arc::new(error),
+        })?;
+        let metadata = EtcdMetadata { client, prefix: Prefix::new(&options.prefix), place: place() };
         metadata.client.connect().map_err(|failure| metadata.error(WHAT, failure))?;
         Ok(metadata)
     }
@@ -147,8 +142,7 @@ impl EtcdMetadata {
         leases.into_iter().find(has_ended).or(first)
     }
 
-    fn no_header(&self) -> MetadataError {
-        let message = "it answers without saying at which revision".to_owned();
+    fn damaged(&self, message: String) -> MetadataError {
         MetadataError::Damaged { place: self.place.clone(), message }
     }
 }
@@ -160,8 +154,8 @@ impl Metadata for EtcdMetadata {
         let pages = self.client.call(move |calls| read::pages(calls, range));
         let (revision, found) = pages.map_err(|failure| self.error(WHAT, failure))?;
         let records = found.into_iter().map(|found| self.prefix.record(found)).collect::<Result<_, _>>();
-        let damaged = |message| MetadataError::Damaged { place: self.place.clone(), message };
-        Ok(Records { revision: Revision(revision), records: records.map_err(damaged)? })
+        let records = records.map_err(|message| self.damaged(message))?;
+        Ok(Records { revision: Revision(revision), records })
     }
 
     fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
@@ -178,12 +172,12 @@ impl Metadata for EtcdMetadata {
             }
             Err(failure) => return Err(self.error(WHAT, failure)),
         };
-        let revision = Revision(answer.header.ok_or_else(|| self.no_header())?.revision);
+        let no_revision = || self.damaged("it answers without saying at which revision".to_owned());
+        let revision = Revision(answer.header.ok_or_else(no_revision)?.revision);
         if answer.succeeded {
             return Ok(Outcome::Committed(revision));
         }
-        let damaged = |message| MetadataError::Damaged { place: self.place.clone(), message };
-        let records = self.prefix.refused(answer).map_err(damaged)?;
+        let records = self.prefix.refused(answer).map_err(|message| self.damaged(message))?;
         Ok(Outcome::Refused(Records { revision, records }))
     }
 
