@@ -127,8 +127,8 @@ impl Group {
             return Err(GroupError::NoSuchRank { rank, size, allowed: SIZE_MAX });
         }
         let keys = GroupKeys::new(&self.job)?;
-        let Group { metadata, job, ttl, timeout } = self;
-        let joining = Joining { metadata, keys, job, rank, size, ttl, timeout };
+        let Group { metadata, ttl, timeout, .. } = self;
+        let joining = Joining { metadata, keys, rank, size, ttl, timeout };
         Ok(MetadataCollective::new(joining.join()?, timeout))
     }
 }

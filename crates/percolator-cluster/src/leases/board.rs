@@ -29,9 +29,7 @@ use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
 use super::live::{Live, Open, next_of};
 use super::pace::Sight;
-use super::records::{
-    JobRecord, NextRecord, OpenRecord, Pace, VERSION, WhoRecord, WorkerRecord, read, write,
-};
+use super::records::{JobRecord, OpenRecord, Pace, VERSION, WhoRecord, WorkerRecord, read, write};
 use crate::metadata::{LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
 
 /// The most blocks that are opened at once.
@@ -46,7 +44,6 @@ pub(super) struct Board {
     pub(super) metadata: Arc<dyn Metadata>,
     pub(super) keys: Keys,
     pub(super) job: JobRecord,
-    name: String,
     /// The revision of the job's own record.
     begun: Revision,
     seen: Arc<Seen>,
@@ -119,12 +116,11 @@ impl Board {
     /// Finds the job, or begins it.
     pub(super) fn join(metadata: Arc<dyn Metadata>, name: &str, job: JobRecord) -> Result<Self, LeaseError> {
         let keys = Keys::new(name)?;
-        let first = NextRecord::default();
         let job = JobRecord { id: Some(Uuid::new_v4()), ..job };
         let begin = Transaction::new()
             .when_missing(keys.job())
             .put(keys.job(), write(&job))
-            .put(keys.next(), write(&first));
+            .put(keys.next(), write(&BlockId::default()));
         // Made twice, it changes nothing.
         let (job, begun) = match metadata.transact(&begin)? {
             Outcome::Committed(revision) => (job, revision),
@@ -139,7 +135,7 @@ impl Board {
                 (stated, record.modified)
             }
         };
-        Ok(Board { metadata, keys, job, name: name.to_owned(), begun, seen: Arc::default() })
+        Ok(Board { metadata, keys, job, begun, seen: Arc::default() })
     }
 
     /// Finds the job of this name.
@@ -149,7 +145,7 @@ impl Board {
         let record = found.get(&keys.job()).ok_or_else(|| LeaseError::NoJob { job: name.to_owned() })?;
         let (job, begun): (JobRecord, _) = (read(record)?, record.modified);
         check_facts(record.key.clone(), &job)?;
-        Ok(Board { metadata, keys, job, name: name.to_owned(), begun, seen: Arc::default() })
+        Ok(Board { metadata, keys, job, begun, seen: Arc::default() })
     }
 
     /// Reads records.
@@ -189,7 +185,7 @@ impl Board {
     pub(super) fn check_job(&self, found: &Records) -> Result<(), LeaseError> {
         match found.get(&self.keys.job()) {
             Some(record) if record.modified == self.begun => Ok(()),
-            _ => Err(LeaseError::Reset { job: self.name.clone() }),
+            _ => Err(LeaseError::Reset { job: self.keys.name.clone() }),
         }
     }
 
@@ -200,7 +196,7 @@ impl Board {
         let stated: Option<JobRecord> = found.get(&self.keys.job()).map(read).transpose()?;
         match stated.is_some_and(|stated| stated.id == self.job.id) {
             true => Ok(()),
-            false => Err(LeaseError::Reset { job: self.name.clone() }),
+            false => Err(LeaseError::Reset { job: self.keys.name.clone() }),
         }
     }
 
@@ -208,7 +204,7 @@ impl Board {
     pub(super) fn change(&self, transaction: &Transaction) -> Result<(), LeaseError> {
         match self.transact(transaction)? {
             Outcome::Committed(_) => Ok(()),
-            Outcome::Refused(_) => Err(LeaseError::Reset { job: self.name.clone() }),
+            Outcome::Refused(_) => Err(LeaseError::Reset { job: self.keys.name.clone() }),
         }
     }
 
@@ -297,12 +293,11 @@ impl Board {
             .put(self.keys.open(block), write(&open));
         let mut next = self.job.after(block);
         for _ in 1..workers.min(OPENED_MAX) {
-            let another = BlockId::from(next);
-            if !self.job.has(another) {
+            if !self.job.has(next) {
                 break;
             }
-            transaction = transaction.put(self.keys.open(another), write(&OpenRecord::default()));
-            next = self.job.after(another);
+            transaction = transaction.put(self.keys.open(next), write(&OpenRecord::default()));
+            next = self.job.after(next);
         }
         let transaction = transaction.put(self.keys.next(), write(&next));
         (transaction, TakenBlock { block, open, revision, is_shared: false })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
-use super::records::{JobRecord, NextRecord, OpenRecord, WhoRecord, WorkerRecord, read};
+use super::records::{JobRecord, OpenRecord, WhoRecord, WorkerRecord, read};
 use crate::metadata::{LeaseId, Record, Records, Revision};
 
 /// A job under way.
@@ -87,7 +87,7 @@ impl<'r> Live<'r> {
 
 /// The first block that was never opened, by the record that says so.
 pub(super) fn next_of(record: &Record, job: &JobRecord) -> Result<BlockId, LeaseError> {
-    let next = BlockId::from(read::<NextRecord>(record)?);
+    let next: BlockId = read(record)?;
     check_next(record.key.clone(), job, next)?;
     Ok(next)
 }

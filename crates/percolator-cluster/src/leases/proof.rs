@@ -66,12 +66,11 @@ impl JobStatus {
     /// Returns how many epochs are done, from the first on, and those from there on that are under way.
     #[must_use]
     pub fn epochs_by_state(&self) -> (u64, Vec<EpochUnderWay>) {
-        let first_open = self.open.iter().map(|open| open.block.epoch).min().unwrap_or(u64::MAX);
-        let done = first_open.min(self.next.epoch);
         let blocks = self.blocks_per_epoch;
         // Only the epochs that have open blocks: the records may say that there are any number between them.
         let begun: BTreeSet<u64> =
             self.open.iter().map(|open| open.block.epoch).chain([self.next.epoch]).collect();
+        let done = begun.first().copied().unwrap_or_default();
         let under_way = begun.into_iter().map(|epoch| {
             let of_epoch = || self.open.iter().filter(move |open| open.block.epoch == epoch);
             let (open, held) =
