@@ -121,10 +121,8 @@ impl DistributedIterator {
     fn take(&mut self) -> Result<Vec<Option<Batch>>, Failure> {
         let mut taken = Vec::with_capacity(self.replicas.len());
         for pipeline in &mut self.pipelines {
-            match take_step(&mut pipeline.lanes) {
-                Ok(batches) => taken.extend(batches),
-                Err(error) => return Err(pipeline.failure(&self.names, error)),
-            }
+            let batches = take_step(&mut pipeline.lanes);
+            taken.extend(batches.map_err(|error| pipeline.failure(&self.names, error))?);
         }
         Ok(taken)
     }

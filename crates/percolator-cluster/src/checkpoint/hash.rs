@@ -48,7 +48,8 @@ pub(super) struct Summing {
     /// Pieces to be used again, the oldest first.
     used: VecDeque<Arc<Vec<u8>>>,
     filling: Vec<u8>,
-    bytes: u64,
+    /// How many there were.
+    pub(super) bytes: u64,
 }
 
 impl Summing {

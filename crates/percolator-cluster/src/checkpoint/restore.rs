@@ -106,7 +106,6 @@ pub(super) fn verify(
 struct Taken<'a> {
     file: Box<dyn Read + Send + 'a>,
     summing: Summing,
-    bytes: u64,
     /// The store failed, and not the state.
     failed: Option<io::Error>,
 }
@@ -118,7 +117,6 @@ impl Read for Taken<'_> {
                 self.failed = Some(io::Error::new(error.kind(), error.to_string()));
             }
         })?;
-        self.bytes += read as u64;
         self.summing.update(bytes.get(..read).unwrap_or_default());
         Ok(read)
     }
@@ -140,12 +138,12 @@ fn take<T, E: From<CheckpointError>>(
         Err(error) => return Ok(Err(error.into())),
     };
     let summing = Summing::start().map_err(CheckpointError::thread)?;
-    let mut taken = Taken { file, summing, bytes: 0, failed: None };
+    let mut taken = Taken { file, summing, failed: None };
     // Small reads of a state do not each ask the store.
     let mut buffered = io::BufReader::with_capacity(READ_BYTES, &mut taken);
     let done = read(&mut buffered);
     let unused = buffered.buffer().len() as u64;
-    let taken_bytes = taken.bytes - unused;
+    let taken_bytes = taken.summing.bytes - unused;
     if taken.failed.is_none() {
         let mut rest = io::BufReader::with_capacity(READ_BYTES, &mut taken);
         // If it fails, `failed` says so.

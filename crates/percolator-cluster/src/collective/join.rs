@@ -171,7 +171,6 @@ impl Joining {
         place.enter(0, &[], None, deadline)?;
         match place.gather(0, &[], deadline) {
             Ok(_) => Ok(true),
-            Err(CollectiveError::Left { .. }) => Ok(false),
             Err(CollectiveError::Late { missing, .. }) => Err(late(missing)),
             Err(CollectiveError::Failed(error)) => match error.downcast_ref::<GroupError>() {
                 Some(error) => Err(error.clone()),
