@@ -273,15 +273,12 @@ impl Calls {
     }
 
     /// Says which of several endpoints a failure is about.
-    fn at(&self, endpoint: &Endpoint, failure: Failure) -> Failure {
-        let named = |message| match self.endpoints.len() {
-            1 => message,
-            _ => format!("{}: {message}", endpoint.name),
-        };
-        match failure {
-            Failure::Denied { message } => Failure::Denied { message: named(message) },
-            Failure::Foreign { message } => Failure::Foreign { message: named(message) },
-            failure => failure,
+    fn at(&self, endpoint: &Endpoint, mut failure: Failure) -> Failure {
+        if let Failure::Denied { message } | Failure::Foreign { message } = &mut failure
+            && self.endpoints.len() > 1
+        {
+            *message = format!("{}: {message}", endpoint.name);
         }
+        failure
     }
 }

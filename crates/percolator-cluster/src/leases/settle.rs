@@ -1,5 +1,7 @@
 //! What a worker reports about a block that it has: one transaction decides whether it counts.
 
+use std::collections::BTreeSet;
+
 use percolator::Receipt;
 
 use super::board::Board;
@@ -178,7 +180,7 @@ impl Board {
     }
 
     /// Returns those of the blocks, which a worker holds, that are done.
-    pub(super) fn finished(&self, held: &[BlockId]) -> Result<Vec<BlockId>, LeaseError> {
+    pub(super) fn finished(&self, held: &BTreeSet<BlockId>) -> Result<Vec<BlockId>, LeaseError> {
         if held.is_empty() {
             return Ok(Vec::new());
         }

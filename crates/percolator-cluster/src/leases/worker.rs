@@ -217,13 +217,16 @@ impl Worker {
         }
     }
 
+    /// The blocks that it has by this lease.
+    fn blocks_under(&self, lease: LeaseId) -> BTreeSet<BlockId> {
+        let state = self.state.lock();
+        let blocks = state.blocks.iter().filter(|block| !block.is_lost && block.lease == lease);
+        blocks.map(|block| block.id).collect()
+    }
+
     /// Asks for a block, under this lease. Looks at the other workers as of now.
     pub(super) fn ask(&self, lease: LeaseId, sight: &mut Sight) -> Result<Taken, LeaseError> {
-        let known: BTreeSet<BlockId> = {
-            let state = self.state.lock();
-            let has = |block: &&HeldBlock| !block.is_lost && block.lease == lease;
-            state.blocks.iter().filter(has).map(|block| block.id).collect()
-        };
+        let known = self.blocks_under(lease);
         let record = self.options.duplicates_below.map(|_| self.record());
         let asker = Asker { worker: &self.name, lease, who: who(), record, known: &known };
         self.board.take(&asker, sight.at(BootClock.now()))
@@ -444,12 +447,7 @@ impl Worker {
             self.board.report(&self.name, lease, &record)?;
             *reported = Some((lease, record.pace));
         }
-        let held: Vec<BlockId> = {
-            let state = self.state.lock();
-            let blocks = state.blocks.iter().filter(|block| !block.is_lost && block.lease == lease);
-            blocks.map(|block| block.id).collect()
-        };
-        for block in self.board.finished(&held)? {
+        for block in self.board.finished(&self.blocks_under(lease))? {
             let mut state = self.state.lock();
             let lost = state.lose(|held| held.id == block && held.lease == lease);
             drop(state);
