@@ -77,16 +77,9 @@ struct Receipts {
     /// The lease that they are put under the name of.
     lease: Option<LeaseId>,
     /// By epoch.
-    growing: BTreeMap<u64, Growing>,
+    growing: BTreeMap<u64, Draft>,
     /// The number of the next one that begins: all of a worker have different ones.
     next: u64,
-}
-
-#[derive(Debug)]
-struct Growing {
-    key: String,
-    put: Revision,
-    receipt: Receipt,
 }
 
 impl Receipts {
@@ -104,7 +97,7 @@ impl Receipts {
         };
         let mut receipt = growing.receipt.clone();
         receipt.merge(delivered)?;
-        Ok(Draft::of(growing.key.clone(), Some(growing.put), receipt))
+        Ok(Draft::of(growing.key.clone(), growing.after, receipt))
     }
 
     /// A receipt was put.
@@ -121,7 +114,7 @@ impl Receipts {
             self.growing.pop_first();
         }
         match draft.text.len() < RECEIPT_BYTES {
-            true => drop(self.growing.insert(epoch, Growing { key: draft.key, put, receipt: draft.receipt })),
+            true => drop(self.growing.insert(epoch, Draft { after: Some(put), ..draft })),
             false => drop(self.growing.remove(&epoch)),
         }
     }
