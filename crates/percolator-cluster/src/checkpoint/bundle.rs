@@ -167,8 +167,7 @@ fn head(name: &str, bytes: u64) -> io::Result<Header> {
 /// Fills a file's last block with zeros.
 fn pad(to: &mut dyn Write, bytes: u64) -> io::Result<()> {
     let end = bytes.checked_next_multiple_of(BLOCK_BYTES as u64).unwrap_or(bytes);
-    let missing = usize::try_from(end.saturating_sub(bytes)).unwrap_or(0);
-    to.write_all([0; BLOCK_BYTES].get(..missing).unwrap_or_default())
+    io::copy(&mut io::repeat(0).take(end.saturating_sub(bytes)), to).map(drop)
 }
 
 /// The number of a data file whose name says how many there are.

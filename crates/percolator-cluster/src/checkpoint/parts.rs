@@ -16,7 +16,7 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -59,8 +59,12 @@ pub fn write_parts(to: &mut dyn Write, parts: &[(&str, &dyn Checkpoint)]) -> io:
         to.write_all(&[PART])?;
         to.write_all(&length.to_le_bytes())?;
         to.write_all(name.as_bytes())?;
-        let mut pieces = PartWriter::new(to);
-        part.write(&mut pieces)?;
+        let mut gathered = BufWriter::with_capacity(GATHERED_BYTES, PieceWriter::new(to));
+        let written = part.write(&mut gathered);
+        // If the state cannot be written, neither is what is left of it.
+        let (mut pieces, rest) = gathered.into_parts();
+        written?;
+        pieces.write_all(&rest.map_err(io::Error::other)?)?;
         pieces.finish()?;
     }
     to.write_all(&[END])
@@ -149,73 +153,49 @@ fn name_of_next(from: &mut dyn Read) -> io::Result<Option<String>> {
     })
 }
 
-/// Writes a part in pieces.
-struct PartWriter<'a> {
+/// Writes a part in pieces, each of them what is written at once.
+struct PieceWriter<'a> {
     to: &'a mut dyn Write,
-    gathered: Vec<u8>,
     sum: Digest,
     bytes: u64,
 }
 
-impl<'a> PartWriter<'a> {
+impl<'a> PieceWriter<'a> {
     fn new(to: &'a mut dyn Write) -> Self {
-        let (gathered, sum) = (Vec::with_capacity(GATHERED_BYTES), Digest::new(CrcAlgorithm::Crc32Iscsi));
-        PartWriter { to, gathered, sum, bytes: 0 }
+        PieceWriter { to, sum: Digest::new(CrcAlgorithm::Crc32Iscsi), bytes: 0 }
     }
 
-    fn piece(to: &mut dyn Write, sum: &mut Digest, piece: &[u8]) -> io::Result<()> {
-        let length = u32::try_from(piece.len()).map_err(io::Error::other)?;
-        to.write_all(&length.to_le_bytes())?;
-        for bytes in piece.chunks(SUMMED_BYTES) {
-            sum.update(bytes);
-            to.write_all(bytes)?;
-        }
-        Ok(())
-    }
-
-    fn pass_on(&mut self) -> io::Result<()> {
-        if !self.gathered.is_empty() {
-            Self::piece(self.to, &mut self.sum, &self.gathered)?;
-            self.gathered.clear();
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> io::Result<()> {
-        self.pass_on()?;
+    fn finish(self) -> io::Result<()> {
         self.to.write_all(&0_u32.to_le_bytes())?;
         self.to.write_all(&self.bytes.to_le_bytes())?;
         self.to.write_all(&crc(&self.sum).to_le_bytes())
     }
 }
 
-/// The sum of 32 bits.
-fn crc(sum: &Digest) -> u32 {
-    u32::try_from(sum.finalize()).expect("it has 32 bits")
-}
-
-impl Write for PartWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl Write for PieceWriter<'_> {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         /// A piece's length has 32 bits.
         const PIECE_BYTES_MAX: usize = 1 << 30;
 
-        let bytes = bytes.get(..PIECE_BYTES_MAX).unwrap_or(bytes);
-        if bytes.len() < GATHERED_BYTES {
-            if self.gathered.len().saturating_add(bytes.len()) > GATHERED_BYTES {
-                self.pass_on()?;
-            }
-            self.gathered.extend_from_slice(bytes);
-        } else {
-            self.pass_on()?;
-            Self::piece(self.to, &mut self.sum, bytes)?;
+        let piece = piece.get(..PIECE_BYTES_MAX).unwrap_or(piece);
+        let length = u32::try_from(piece.len()).map_err(io::Error::other)?;
+        self.to.write_all(&length.to_le_bytes())?;
+        for bytes in piece.chunks(SUMMED_BYTES) {
+            self.sum.update(bytes);
+            self.to.write_all(bytes)?;
         }
-        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
-        Ok(bytes.len())
+        self.bytes = self.bytes.saturating_add(piece.len() as u64);
+        Ok(piece.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The sum of 32 bits.
+fn crc(sum: &Digest) -> u32 {
+    u32::try_from(sum.finalize()).expect("it has 32 bits")
 }
 
 /// Reads a part's pieces, as one.

@@ -218,7 +218,7 @@ impl<S: Checkpoint> Thread<S> {
         stats.lock_held += written.lock_held;
         stats.lock_held_last = written.lock_held;
         stats.lock_held_max = stats.lock_held_max.max(written.lock_held);
-        stats.growths = self.buffer.growths();
+        stats.growths = self.buffer.growths;
         Ok(written)
     }
 
