@@ -257,10 +257,7 @@ impl Protocol {
     }
 
     fn when_seen(&self, transaction: Transaction) -> Transaction {
-        match self.seen {
-            Some(revision) => transaction.when_modified(&self.keys.record, revision),
-            None => transaction.when_missing(&self.keys.record),
-        }
+        transaction.when_seen(&self.keys.record, self.seen)
     }
 
     /// The first condition of everything that changes something.

@@ -187,8 +187,7 @@ impl Job {
     /// [`LeaseError`] if the records cannot be changed.
     pub fn drain(&self) -> Result<(), LeaseError> {
         let board = &self.board;
-        board.change(&board.transaction().put(board.keys.drain(), "{}"))?;
-        Ok(())
+        board.change(&board.transaction().put(board.keys.drain(), "{}"))
     }
 
     /// Hands out blocks again.
@@ -198,8 +197,7 @@ impl Job {
     /// [`LeaseError`] if the records cannot be changed.
     pub fn undrain(&self) -> Result<(), LeaseError> {
         let board = &self.board;
-        board.change(&board.transaction().remove(board.keys.drain()))?;
-        Ok(())
+        board.change(&board.transaction().remove(board.keys.drain()))
     }
 
     /// Checks that the job is still there.

@@ -96,10 +96,7 @@ impl Board {
             self.admit()?;
             let transaction =
                 self.transaction().when_held_by(&*held, lease).when_modified(&*open, settlement.open);
-            let transaction = match after {
-                None => transaction.when_missing(&**key),
-                Some(revision) => transaction.when_modified(&**key, *revision),
-            };
+            let transaction = transaction.when_seen(&**key, *after);
             let transaction = match change {
                 Change::Finish => transaction.remove(&*open).remove(&*held),
                 Change::Acknowledge(steps) => {

@@ -122,6 +122,15 @@ impl Transaction {
         self.when(Condition::HeldBy(key.into(), lease))
     }
 
+    /// Asks that the record of this key is as it was seen: last put at this revision, or missing.
+    #[must_use]
+    pub(crate) fn when_seen(self, key: impl Into<String>, seen: Option<Revision>) -> Self {
+        match seen {
+            Some(revision) => self.when_modified(key, revision),
+            None => self.when_missing(key),
+        }
+    }
+
     /// Puts a record.
     #[must_use]
     pub fn put(mut self, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
