@@ -84,6 +84,7 @@ const SIZE_MAX: usize = 2048;
 
 /// Configures how a process takes part in a group, and joins it.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Group {
     metadata: Arc<dyn Metadata>,
     job: String,
@@ -100,7 +101,6 @@ impl Group {
 
     /// Sets how long a process may be cut off, or stopped, before the others count it as dead (default:
     /// 10 s). A process that starts again waits for up to twice as long until its predecessor has gone.
-    #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
@@ -109,7 +109,6 @@ impl Group {
     /// Sets how long this process waits for the others, to join and in each round (default: 10 minutes). It
     /// must be longer than what one of them does between two rounds. What this process brought to its last
     /// round stays for as long after it has left, but for a day at the most.
-    #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -42,6 +42,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// assert!(!format!("{options:?}").contains("secret"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct EtcdOptions {
     pub(crate) endpoints: Vec<String>,
     pub(crate) prefix: String,
@@ -79,7 +80,6 @@ impl EtcdOptions {
 
     /// Puts this before each key, as it is. Records under other keys are neither seen nor changed. If there
     /// is more than one job, it should end with a `/`, or one job's prefix may begin with another's.
-    #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -87,7 +87,6 @@ impl EtcdOptions {
 
     /// Lets a request take this long, 5 s if it is not said. If there are several endpoints, it is divided
     /// among those that are asked.
-    #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -95,7 +94,6 @@ impl EtcdOptions {
 
     /// Logs in with this name and password. Over `http://`, they can be read on the way: it is refused, but
     /// for this machine itself, unless it is [allowed](Self::allow_open_password).
-    #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.user = Some((name.into(), Password(password.into())));
         self
@@ -103,7 +101,6 @@ impl EtcdOptions {
 
     /// Lets the name and the password go to other machines over `http://`, where everybody on the way can
     /// read them.
-    #[must_use]
     pub fn allow_open_password(mut self) -> Self {
         self.allows_open_password = true;
         self
@@ -111,14 +108,12 @@ impl EtcdOptions {
 
     /// Trusts the certificates of this PEM file, and no others. Without it, `https://` trusts those that the
     /// system trusts.
-    #[must_use]
     pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
         self.root_certificates = Some(file.into());
         self
     }
 
     /// Shows this certificate (with those that it is signed by) and proves it with this key, both PEM files.
-    #[must_use]
     pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.client_certificate = Some((certificate.into(), key.into()));
         self
