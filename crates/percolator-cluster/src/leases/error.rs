@@ -162,9 +162,3 @@ impl TryAgain for LeaseError {
         self.may_pass()
     }
 }
-
-impl From<io::Error> for LeaseError {
-    fn from(error: io::Error) -> Self {
-        LeaseError::Thread(Arc::new(error))
-    }
-}

@@ -107,7 +107,8 @@ impl Leases {
         // No other thread has it yet.
         let _ = joined.set(worker.clone());
         let feed = resolved.launch()?;
-        let reporter = Reporter::start(worker.clone(), reports)?;
+        let reporter = Reporter::start(worker.clone(), reports);
+        let reporter = reporter.map_err(|error| LeaseError::Thread(Arc::new(error)))?;
         Ok(LeasedFeed { _reporter: reporter, feed, worker, has_ended: false })
     }
 }
