@@ -27,8 +27,6 @@ use super::{Checkpoint, invalid};
 const NAME: &str = "model";
 /// A tar archive consists of blocks of so many bytes, and ends with two of zeros.
 const BLOCK_BYTES: usize = 512;
-/// The most data files of an archive that is read: TensorFlow's own files have numbers of five digits.
-const SHARDS_MAX: usize = 99_999;
 
 /// A model's tensors by their names, of all types that TensorFlow has, strings among them.
 ///
@@ -174,13 +172,14 @@ fn pad(to: &mut dyn Write, bytes: u64) -> io::Result<()> {
 fn shard_of(name: &str) -> Option<(usize, usize)> {
     let numbers = name.strip_prefix(NAME)?.strip_prefix(".data-")?;
     let (shard, shards) = numbers.split_once("-of-")?;
+    // TensorFlow's own files have numbers of five digits.
     let number = |digits: &str| match digits.len() == 5 && digits.bytes().all(|digit| digit.is_ascii_digit())
     {
         true => digits.parse::<usize>().ok(),
         false => None,
     };
     let (shard, shards) = (number(shard)?, number(shards)?);
-    (shard < shards && shards <= SHARDS_MAX).then_some((shard, shards))
+    (shard < shards).then_some((shard, shards))
 }
 
 /// The files of an archive.

@@ -220,13 +220,10 @@ pub(super) fn restore<S: Checkpoint>(
         }
     }
     let (state, origin) = found.unwrap_or_else(|| (initial(), Origin::Initial));
-    Ok((state, logged(protocol, Restored { origin, rejected })))
-}
-
-fn logged(protocol: &Protocol, restored: Restored) -> Restored {
+    let restored = Restored { origin, rejected };
     match restored.rejected.is_empty() {
         true => info!(id = %protocol.id, "{restored}"),
         false => warn!(id = %protocol.id, "{restored}"),
     }
-    restored
+    Ok((state, restored))
 }

@@ -77,10 +77,18 @@ pub use self::rounds::MetadataCollective;
 
 use self::join::Joining;
 use self::keys::GroupKeys;
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, MetadataError};
+use crate::patience::Deadline;
 
 /// The most processes of a group: the group's record names each.
 const SIZE_MAX: usize = 2048;
+
+impl Deadline {
+    /// Repeats a request to the records while they do not answer.
+    fn patiently<T>(&self, work: impl Fn() -> Result<T, MetadataError>) -> Result<T, MetadataError> {
+        self.patiently_as(None, |error| matches!(error, MetadataError::Unreachable { .. }), work)
+    }
+}
 
 /// Configures how a process takes part in a group, and joins it.
 #[derive(Clone, Debug)]

@@ -100,8 +100,8 @@ impl Leases {
         let resolved = builder.receipts(true).blocks(taker).resolve()?;
         let record = job_of(&resolved, &options)?;
         let deadline = Deadline::after(options.patience);
-        let board =
-            deadline.patiently_as(Some(&name), || Board::join(metadata.clone(), &job, record.clone()))?;
+        let join = || Board::join(metadata.clone(), &job, record.clone());
+        let board = deadline.patiently_as(Some(&name), LeaseError::may_pass, join)?;
         let reports = options.duplicates_below.map(|_| options.ttl / REPORTS);
         let worker = Arc::new(Worker::join(board, name, options)?);
         // No other thread has it yet.

@@ -175,8 +175,9 @@ impl Worker {
         let who = who();
         let next = Mutex::default();
         // Who died and was started again at once finds its own name, until its former lease has ended.
-        let lease = Deadline::after(options.patience)
-            .patiently_as(Some(&name), || register(&board, &name, &who, options.ttl, &mut next.lock()))?;
+        let register = || register(&board, &name, &who, options.ttl, &mut next.lock());
+        let deadline = Deadline::after(options.patience);
+        let lease = deadline.patiently_as(Some(&name), LeaseError::may_pass, register)?;
         let (lease, state, take_failed) = (Mutex::new(Arc::new(lease)), Mutex::default(), Mutex::default());
         Ok(Worker { board, name, who, options, lease, state, changed: Condvar::new(), take_failed })
     }
