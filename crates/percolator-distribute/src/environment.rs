@@ -17,54 +17,15 @@ pub struct Process {
     pub local_processes: Option<usize>,
 }
 
-/// The environment does not describe a valid job.
-#[non_exhaustive]
+/// The environment does not describe a valid job. The message says why, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EnvironmentError {
-    /// A variable does not hold a number.
-    #[error("{name}={found}: not a number of processes; set a whole number, as its launcher does")]
-    NotANumber {
-        /// The variable.
-        name: &'static str,
-        /// The variable's value.
-        found: String,
-    },
-    /// Two settings contradict each other.
-    #[error("{one} and {other} disagree: unset what another launcher left behind, or give the right value")]
-    Disagree {
-        /// One setting and its value.
-        one: String,
-        /// The other setting and its value.
-        other: String,
-    },
-    /// The rank is set, but not the number of processes.
-    #[error(
-        "{said} says which process this is, but nothing says how many there are: give the number, or set \
-         WORLD_SIZE"
-    )]
-    NoSize {
-        /// The setting that gives the rank.
-        said: String,
-    },
-    /// The number of processes is set, but not the rank.
-    #[error(
-        "{said} says how many processes there are, but nothing says which one this is: give the rank, or \
-         set RANK"
-    )]
-    NoRank {
-        /// The setting that gives the number of processes.
-        said: String,
-    },
-    /// The rank does not exist in the job.
-    #[error("{said}: there is no process {rank} in a job of {processes}: they are counted from 0")]
-    NoSuchRank {
-        /// The settings that give the rank and the number of processes.
-        said: String,
-        /// The rank.
-        rank: usize,
-        /// The number of processes.
-        processes: usize,
-    },
+#[error("{message}")]
+pub struct EnvironmentError {
+    message: String,
+}
+
+fn refused<T>(message: String) -> Result<T, EnvironmentError> {
+    Err(EnvironmentError { message })
 }
 
 /// The variables of a launcher: those of the rank, of the number of processes, and of both again for this
@@ -151,15 +112,18 @@ impl Process {
         let [rank, processes, local_rank, local_processes] = inner;
         match (rank, processes) {
             (None, None) => Ok(None),
-            (Some(rank), None) => Err(EnvironmentError::NoSize { said: rank.to_string() }),
-            (None, Some(processes)) => Err(EnvironmentError::NoRank { said: processes.to_string() }),
-            (Some(rank), Some(processes)) if rank.number >= processes.number => {
-                Err(EnvironmentError::NoSuchRank {
-                    said: format!("{rank} and {processes}"),
-                    rank: rank.number,
-                    processes: processes.number,
-                })
-            }
+            (Some(rank), None) => refused(format!(
+                "{rank} says which process this is, but nothing says how many there are: give the number, or \
+                 set WORLD_SIZE"
+            )),
+            (None, Some(processes)) => refused(format!(
+                "{processes} says how many processes there are, but nothing says which one this is: give the \
+                 rank, or set RANK"
+            )),
+            (Some(rank), Some(processes)) if rank.number >= processes.number => refused(format!(
+                "{rank} and {processes}: there is no process {} in a job of {}: they are counted from 0",
+                rank.number, processes.number
+            )),
             (Some(rank), Some(processes)) => Ok(Some(Process {
                 rank: rank.number,
                 processes: processes.number,
@@ -190,7 +154,9 @@ fn settings_of(
         None => Ok(None),
         Some(text) => match text.trim().parse() {
             Ok(number) => Ok(Some(Setting { number, by: name })),
-            Err(_) => Err(EnvironmentError::NotANumber { name, found: text }),
+            Err(_) => refused(format!(
+                "{name}={text}: not a number of processes; set a whole number, as its launcher does"
+            )),
         },
     };
     let first = |names: &[&'static str]| names.iter().find_map(|&name| number(name).transpose()).transpose();
@@ -213,9 +179,9 @@ fn check_within(inner: &Settings, outer: &Settings) -> Result<(), EnvironmentErr
     let mut different = pairs.clone().filter(|(one, other)| one.number != other.number);
     let is_group_of_it = pairs.clone().all(|(one, other)| one.number / each == other.number);
     match different.next() {
-        Some((one, other)) if !is_group_of_it => {
-            Err(EnvironmentError::Disagree { one: one.to_string(), other: other.to_string() })
-        }
+        Some((one, other)) if !is_group_of_it => refused(format!(
+            "{one} and {other} disagree: unset what another launcher left behind, or give the right value"
+        )),
         _ => Ok(()),
     }
 }

@@ -16,9 +16,7 @@ use std::path::{Path, PathBuf};
 
 use percolator_files::shown;
 use percolator_tensorflow::checkpoint::{WriteError, data_file_bytes, write_data_file};
-use percolator_tensorflow::{
-    Checkpoint as Files, CheckpointError as FilesError, CheckpointWriter, Element, Tensor, TensorError,
-};
+use percolator_tensorflow::{Checkpoint as Files, CheckpointError as FilesError, CheckpointWriter, Tensor};
 use tar::{Archive, Header};
 
 use super::{Checkpoint, invalid};
@@ -105,23 +103,6 @@ impl Bundle {
     #[must_use]
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Tensor<'static>> {
         self.tensors.get_mut(name)
-    }
-
-    /// Copies values into the memory of a tensor. Returns whether there is one of this name.
-    ///
-    /// # Errors
-    ///
-    /// [`TensorError`] if its elements are of another type, or are not as many.
-    pub fn set_values<T: Element>(&mut self, name: &str, values: &[T]) -> Result<bool, TensorError> {
-        let Some(tensor) = self.tensors.get_mut(name) else { return Ok(false) };
-        let new = Tensor::from_values(tensor.shape().to_vec(), values)?;
-        if tensor.data_type() != T::DATA_TYPE {
-            return Err(TensorError::Type { found: tensor.data_type(), wanted: T::DATA_TYPE.name() });
-        }
-        if let (Some(into), Some(bytes)) = (tensor.bytes_mut(), new.bytes()) {
-            into.copy_from_slice(bytes);
-        }
-        Ok(true)
     }
 
     /// Returns the tensors and their names, in the order of the names.
