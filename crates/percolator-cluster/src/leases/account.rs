@@ -31,7 +31,7 @@ impl Account {
             None => self.next(worker)?,
         };
         let Some(mut settlement) = settlement else { return Ok(false) };
-        let settled = match worker.settle(&mut settlement) {
+        let settled = match worker.board.settle(worker.name(), &worker.record(), &mut settlement) {
             Ok(settled) => settled,
             Err(error) => {
                 self.unanswered = Some(settlement);

@@ -268,11 +268,6 @@ impl Worker {
         steps
     }
 
-    /// Says something of a block.
-    pub(super) fn settle(&self, settlement: &mut Settlement) -> Result<Settled, LeaseError> {
-        self.board.settle(&self.name, &self.record(), settlement)
-    }
-
     /// What was said of a block is answered.
     pub(super) fn has_settled(&self, settlement: &Settlement, settled: Settled) -> Result<(), LeaseError> {
         let lost = self.has_answered(settlement, settled);
@@ -430,7 +425,7 @@ impl Worker {
     }
 
     /// This worker's record, as of now.
-    fn record(&self) -> WorkerRecord {
+    pub(super) fn record(&self) -> WorkerRecord {
         let State { blocks, stopwatch, .. } = &*self.state.lock();
         let mut pace = stopwatch.pace(BootClock.now());
         if blocks.iter().all(|block| block.is_lost || block.is_handed_over()) {

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use percolator_files::shown;
-use percolator_files::whole_file::{WholeFile, folder_of};
+use percolator_files::whole_file::{WholeFile, folder_of, temporary_of};
 use uuid::Uuid;
 
 use super::error::StoreError;
@@ -135,9 +135,7 @@ fn uuid_of(name: &[u8]) -> Option<Uuid> {
 
 /// Whether a file is a temporary one of [`WholeFile`], whose final name would be a UUID.
 fn is_partial(name: &OsStr) -> bool {
-    const UUID_BYTES: usize = 36;
-    let Some((uuid, rest)) = name.as_bytes().split_at_checked(UUID_BYTES) else { return false };
-    uuid_of(uuid).is_some() && rest.starts_with(b".") && rest.ends_with(b".percolator-partial")
+    temporary_of(name).is_some_and(|uuid| uuid_of(uuid.as_bytes()).is_some())
 }
 
 impl Store for FolderStore {
@@ -361,9 +359,9 @@ mod tests {
         std::os::unix::fs::symlink("one", folder.path().join("two")).unwrap();
         assert_eq!(store.ids().unwrap(), std::slice::from_ref(&id));
         let partial = |rest: &str| folder.path().join(format!("one/{name}.{rest}.percolator-partial"));
-        std::os::unix::fs::symlink("nowhere", partial("1-0")).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, partial("1-1"), rustix::fs::Mode::RUSR).unwrap();
-        fs::write(partial("1-2"), "begun").unwrap();
+        std::os::unix::fs::symlink("nowhere", partial("0-1-1-0")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, partial("0-1-1-1"), rustix::fs::Mode::RUSR).unwrap();
+        fs::write(partial("0-1-1-2"), "begun").unwrap();
         assert_eq!((store.abandoned(&id).unwrap(), store.remove_abandoned(&id).unwrap()), (1, 1));
         assert_eq!(store.list(&id).unwrap(), [name]);
     }
