@@ -15,12 +15,6 @@ pub(crate) struct Deadline {
     pub(crate) patience: Duration,
 }
 
-/// An error after which it may be worth trying again.
-pub(crate) trait TryAgain: Display {
-    /// Whether what was asked for may succeed later.
-    fn is_tried_again(&self) -> bool;
-}
-
 impl Deadline {
     pub(crate) fn after(patience: Duration) -> Self {
         Deadline { start: Instant::now(), patience }
@@ -34,22 +28,18 @@ impl Deadline {
         self.patience.saturating_sub(self.elapsed())
     }
 
-    /// Repeats what may succeed later. It must be such that doing it twice is as good as once: what was asked
-    /// for may have happened.
-    pub(crate) fn patiently<T, E: TryAgain>(&self, work: impl Fn() -> Result<T, E>) -> Result<T, E> {
-        self.patiently_as(None, work)
-    }
-
-    /// The same. Warnings name the worker, if one is given.
-    pub(crate) fn patiently_as<T, E: TryAgain>(
+    /// Repeats what may succeed later, as long as its error may pass. It must be such that doing it twice is
+    /// as good as once: what was asked for may have happened. Warnings name the worker, if one is given.
+    pub(crate) fn patiently_as<T, E: Display>(
         &self,
         worker: Option<&str>,
+        may_pass: impl Fn(&E) -> bool,
         work: impl Fn() -> Result<T, E>,
     ) -> Result<T, E> {
         let mut pauses = Pauses::default();
         loop {
             let error = match work() {
-                Err(error) if error.is_tried_again() => error,
+                Err(error) if may_pass(&error) => error,
                 done => return done,
             };
             let pause = pauses.next();

@@ -17,89 +17,41 @@ pub struct Process {
     pub local_processes: Option<usize>,
 }
 
-/// The environment does not describe a valid job.
-#[non_exhaustive]
+/// The environment does not describe a valid job. The message says why, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EnvironmentError {
-    /// A variable does not hold a number.
-    #[error("{name}={found}: not a number of processes; set a whole number, as its launcher does")]
-    NotANumber {
-        /// The variable.
-        name: &'static str,
-        /// The variable's value.
-        found: String,
-    },
-    /// Two settings contradict each other.
-    #[error("{one} and {other} disagree: unset what another launcher left behind, or give the right value")]
-    Disagree {
-        /// One setting and its value.
-        one: String,
-        /// The other setting and its value.
-        other: String,
-    },
-    /// The rank is set, but not the number of processes.
-    #[error(
-        "{said} says which process this is, but nothing says how many there are: give the number, or set \
-         WORLD_SIZE"
-    )]
-    NoSize {
-        /// The setting that gives the rank.
-        said: String,
-    },
-    /// The number of processes is set, but not the rank.
-    #[error(
-        "{said} says how many processes there are, but nothing says which one this is: give the rank, or \
-         set RANK"
-    )]
-    NoRank {
-        /// The setting that gives the number of processes.
-        said: String,
-    },
-    /// The rank does not exist in the job.
-    #[error("{said}: there is no process {rank} in a job of {processes}: they are counted from 0")]
-    NoSuchRank {
-        /// The settings that give the rank and the number of processes.
-        said: String,
-        /// The rank.
-        rank: usize,
-        /// The number of processes.
-        processes: usize,
-    },
+#[error("{message}")]
+pub struct EnvironmentError {
+    message: String,
 }
 
-/// The variables of a launcher: the rank, the number of processes, and both again for this host.
-struct Launcher {
-    rank: &'static str,
-    processes: &'static [&'static str],
-    local_rank: Option<&'static str>,
-    local_processes: &'static [&'static str],
+fn refused<T>(message: String) -> Result<T, EnvironmentError> {
+    Err(EnvironmentError { message })
 }
+
+/// The variables of a launcher: those of the rank, of the number of processes, and of both again for this
+/// host. Of several for one number, the first that is set counts.
+type Variables = [&'static [&'static str]; 4];
 
 /// The innermost first: it is the one that started this process.
-const LAUNCHERS: [Launcher; 4] = [
+const LAUNCHERS: [Variables; 4] = [
     // torchrun
-    Launcher {
-        rank: "RANK",
-        processes: &["WORLD_SIZE"],
-        local_rank: Some("LOCAL_RANK"),
-        local_processes: &["LOCAL_WORLD_SIZE"],
-    },
+    [&["RANK"], &["WORLD_SIZE"], &["LOCAL_RANK"], &["LOCAL_WORLD_SIZE"]],
     // Open MPI
-    Launcher {
-        rank: "OMPI_COMM_WORLD_RANK",
-        processes: &["OMPI_COMM_WORLD_SIZE"],
-        local_rank: Some("OMPI_COMM_WORLD_LOCAL_RANK"),
-        local_processes: &["OMPI_COMM_WORLD_LOCAL_SIZE"],
-    },
+    [
+        &["OMPI_COMM_WORLD_RANK"],
+        &["OMPI_COMM_WORLD_SIZE"],
+        &["OMPI_COMM_WORLD_LOCAL_RANK"],
+        &["OMPI_COMM_WORLD_LOCAL_SIZE"],
+    ],
     // SLURM: the step's number of tasks, if the step is smaller than the allocation.
-    Launcher {
-        rank: "SLURM_PROCID",
-        processes: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"],
-        local_rank: Some("SLURM_LOCALID"),
-        local_processes: &["SLURM_NTASKS_PER_NODE"],
-    },
+    [
+        &["SLURM_PROCID"],
+        &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"],
+        &["SLURM_LOCALID"],
+        &["SLURM_NTASKS_PER_NODE"],
+    ],
     // A Kubernetes Indexed Job, which does not set the number of processes.
-    Launcher { rank: "JOB_COMPLETION_INDEX", processes: &[], local_rank: None, local_processes: &[] },
+    [&["JOB_COMPLETION_INDEX"], &[], &[], &[]],
 ];
 
 /// A number, and the name of its setting.
@@ -115,14 +67,8 @@ impl fmt::Display for Setting {
     }
 }
 
-/// The settings of one launcher.
-#[derive(Clone, Copy, Debug, Default)]
-struct Settings {
-    rank: Option<Setting>,
-    processes: Option<Setting>,
-    local_rank: Option<Setting>,
-    local_processes: Option<Setting>,
-}
+/// The settings of one launcher, in the order of its variables.
+type Settings = [Option<Setting>; 4];
 
 impl Process {
     /// The process that the launchers describe: torchrun, Open MPI, SLURM, or a Kubernetes Indexed Job.
@@ -152,40 +98,37 @@ impl Process {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, EnvironmentError> {
         let given = |number: Option<usize>, by| number.map(|number| Setting { number, by });
-        let mut settings = vec![Settings {
-            rank: given(rank, "the given rank"),
-            processes: given(processes, "the given number of processes"),
-            ..Settings::default()
-        }];
+        let (rank, processes) =
+            (given(rank, "the given rank"), given(processes, "the given number of processes"));
+        let mut settings = vec![[rank, processes, None, None]];
         for launcher in &LAUNCHERS {
-            settings.push(launcher.settings(&variable)?);
+            settings.push(settings_of(launcher, &variable)?);
         }
         // The innermost setting takes precedence.
-        let inner = settings.iter().fold(Settings::default(), |known, next| Settings {
-            rank: known.rank.or(next.rank),
-            processes: known.processes.or(next.processes),
-            local_rank: known.local_rank.or(next.local_rank),
-            local_processes: known.local_processes.or(next.local_processes),
-        });
+        let inner: Settings = std::array::from_fn(|place| settings.iter().find_map(|known| known[place]));
         for outer in &settings {
-            inner.check_within(outer)?;
+            check_within(&inner, outer)?;
         }
-        match (inner.rank, inner.processes) {
+        let [rank, processes, local_rank, local_processes] = inner;
+        match (rank, processes) {
             (None, None) => Ok(None),
-            (Some(rank), None) => Err(EnvironmentError::NoSize { said: rank.to_string() }),
-            (None, Some(processes)) => Err(EnvironmentError::NoRank { said: processes.to_string() }),
-            (Some(rank), Some(processes)) if rank.number >= processes.number => {
-                Err(EnvironmentError::NoSuchRank {
-                    said: format!("{rank} and {processes}"),
-                    rank: rank.number,
-                    processes: processes.number,
-                })
-            }
+            (Some(rank), None) => refused(format!(
+                "{rank} says which process this is, but nothing says how many there are: give the number, or \
+                 set WORLD_SIZE"
+            )),
+            (None, Some(processes)) => refused(format!(
+                "{processes} says how many processes there are, but nothing says which one this is: give the \
+                 rank, or set RANK"
+            )),
+            (Some(rank), Some(processes)) if rank.number >= processes.number => refused(format!(
+                "{rank} and {processes}: there is no process {} in a job of {}: they are counted from 0",
+                rank.number, processes.number
+            )),
             (Some(rank), Some(processes)) => Ok(Some(Process {
                 rank: rank.number,
                 processes: processes.number,
-                local_rank: inner.local_rank.map(|setting| setting.number),
-                local_processes: inner.local_processes.map(|setting| setting.number),
+                local_rank: local_rank.map(|setting| setting.number),
+                local_processes: local_processes.map(|setting| setting.number),
             })),
         }
     }
@@ -202,46 +145,44 @@ impl Process {
     }
 }
 
-impl Launcher {
-    fn settings(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Settings, EnvironmentError> {
-        let number = |name: &'static str| match variable(name) {
-            None => Ok(None),
-            Some(text) => match text.trim().parse() {
-                Ok(number) => Ok(Some(Setting { number, by: name })),
-                Err(_) => Err(EnvironmentError::NotANumber { name, found: text }),
-            },
-        };
-        let first =
-            |names: &[&'static str]| names.iter().find_map(|&name| number(name).transpose()).transpose();
-        let rank = number(self.rank)?;
-        if rank.is_none() && self.rank != LAUNCHERS[0].rank {
-            // An allocation in which this process is not a task.
-            return Ok(Settings::default());
-        }
-        Ok(Settings {
-            rank,
-            processes: first(self.processes)?,
-            local_rank: self.local_rank.map_or(Ok(None), number)?,
-            local_processes: first(self.local_processes)?,
-        })
+/// What a launcher has set.
+fn settings_of(
+    launcher: &Variables,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Settings, EnvironmentError> {
+    let number = |name: &'static str| match variable(name) {
+        None => Ok(None),
+        Some(text) => match text.trim().parse() {
+            Ok(number) => Ok(Some(Setting { number, by: name })),
+            Err(_) => refused(format!(
+                "{name}={text}: not a number of processes; set a whole number, as its launcher does"
+            )),
+        },
+    };
+    let first = |names: &[&'static str]| names.iter().find_map(|&name| number(name).transpose()).transpose();
+    let &[rank, processes, local_rank, local_processes] = launcher;
+    let found = first(rank)?;
+    if found.is_none() && rank != LAUNCHERS[0][0] {
+        // An allocation in which this process is not a task.
+        return Ok(Settings::default());
     }
+    Ok([found, first(processes)?, first(local_rank)?, first(local_processes)?])
 }
 
-impl Settings {
-    /// Checks that an outer launcher has the same settings, or started one process for each group of
-    /// processes on a host.
-    fn check_within(&self, outer: &Settings) -> Result<(), EnvironmentError> {
-        let pairs = [(self.rank, outer.rank), (self.processes, outer.processes)];
-        let pairs = pairs.into_iter().filter_map(|(one, other)| Some((one?, other?)));
-        let each = self.local_processes.map_or(1, |setting| setting.number.max(1));
-        let mut different = pairs.clone().filter(|(one, other)| one.number != other.number);
-        let is_group_of_it = pairs.clone().all(|(one, other)| one.number / each == other.number);
-        match different.next() {
-            Some((one, other)) if !is_group_of_it => {
-                Err(EnvironmentError::Disagree { one: one.to_string(), other: other.to_string() })
-            }
-            _ => Ok(()),
-        }
+/// Checks that an outer launcher has the same settings, or started one process for each group of processes on
+/// a host.
+fn check_within(inner: &Settings, outer: &Settings) -> Result<(), EnvironmentError> {
+    let [rank, processes, _, local_processes] = *inner;
+    let pairs = [(rank, outer[0]), (processes, outer[1])];
+    let pairs = pairs.into_iter().filter_map(|(one, other)| Some((one?, other?)));
+    let each = local_processes.map_or(1, |setting| setting.number.max(1));
+    let mut different = pairs.clone().filter(|(one, other)| one.number != other.number);
+    let is_group_of_it = pairs.clone().all(|(one, other)| one.number / each == other.number);
+    match different.next() {
+        Some((one, other)) if !is_group_of_it => refused(format!(
+            "{one} and {other} disagree: unset what another launcher left behind, or give the right value"
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -15,34 +15,11 @@ pub enum DistributeError {
     /// The job cannot be divided among these workers and replicas.
     #[error(transparent)]
     Order(#[from] OrderError),
-    /// Workers have different numbers of devices.
-    #[error(
-        "worker {worker:?} has {found} device(s), and worker {first:?} has {wanted}: every worker must have \
-         the same number of replicas; give each the same number of devices"
-    )]
-    UnevenDevices {
-        /// The worker.
-        worker: String,
-        /// Its number of devices.
-        found: usize,
-        /// The first worker.
-        first: String,
-        /// The first worker's number of devices.
-        wanted: usize,
-    },
-    /// Two workers have one name.
-    #[error("two workers are named {name:?}: errors name workers, so give each its own name")]
-    SameName {
-        /// The name.
-        name: String,
-    },
-    /// The process feeds no worker.
-    #[error(
-        "none of the {workers} worker(s) is in this process: use InputWorker::here for those that it feeds"
-    )]
-    NoneHere {
-        /// The number of workers.
-        workers: usize,
+    /// The workers cannot be those of a job: their devices or names are at odds, or none is in this process.
+    #[error("{message}")]
+    Workers {
+        /// What is wrong with them, and what to do.
+        message: String,
     },
     /// A worker's feed could not be built, or has ended with an error.
     #[error("worker {worker:?}: {error}")]

@@ -16,6 +16,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,14 +91,6 @@ enum Header {
     Leaves { reason: Option<Arc<str>> },
 }
 
-/// A process sends what no version of this program does.
-#[derive(Debug, thiserror::Error)]
-#[error("process {rank} sends {what}: all processes must run the same version of the same program")]
-struct Foreign {
-    rank: usize,
-    what: &'static str,
-}
-
 impl<G: Gather> GatherCollective<G> {
     /// Makes a collective of an engine. A round may take as long as `timeout`: longer than the longest step.
     pub fn new(engine: G, timeout: Duration) -> Self {
@@ -120,12 +113,16 @@ impl<G: Gather> State<G> {
     fn round(&mut self, words: &[u64], timeout: Duration) -> Result<Vec<u64>, CollectiveError> {
         let header = Header::of(words).words(self.round);
         let gathered = self.gather(&header, timeout)?;
-        let headers = gathered.chunks(HEADER_WORDS).enumerate();
-        let headers =
-            headers.map(|(rank, words)| Header::read(words, self.round).map_err(|what| (rank, what)));
-        let headers: Vec<Header> = headers
-            .collect::<Result<_, _>>()
-            .map_err(|(rank, what)| CollectiveError::Failed(Arc::new(Foreign { rank, what })))?;
+        let read = |(rank, words): (usize, &[u64])| {
+            // It sends what no version of this program does.
+            Header::read(words, self.round).map_err(|what| {
+                let message = format!(
+                    "process {rank} sends {what}: all processes must run the same version of the same program"
+                );
+                CollectiveError::Failed(Arc::new(io::Error::other(message)))
+            })
+        };
+        let headers = gathered.chunks(HEADER_WORDS).enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
         self.round += 1;
         let inline = agreed(headers)?;
         if words.len() <= INLINE_WORDS {

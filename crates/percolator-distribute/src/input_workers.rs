@@ -16,7 +16,7 @@ use percolator::order::{OrderError, World};
 pub struct InputWorkers {
     world: World,
     workers: Vec<InputWorker>,
-    collective: Option<Arc<dyn Collective>>,
+    pub(super) collective: Option<Arc<dyn Collective>>,
 }
 
 /// A worker, or host, of a job: its name and its devices.
@@ -66,27 +66,35 @@ impl InputWorkers {
     /// # Errors
     ///
     /// [`OrderError::Zero`] if there are no workers or no devices; [`OrderError::UnevenReplicas`] if the
-    /// number of replicas is not a multiple of the number of workers; [`DistributeError::UnevenDevices`] if
-    /// it is a multiple and workers have different numbers of devices; [`DistributeError::SameName`];
-    /// [`DistributeError::NoneHere`].
+    /// number of replicas is not a multiple of the number of workers; [`DistributeError::Workers`] if it is a
+    /// multiple and workers have different numbers of devices, if two have one name, or if none is here.
     pub fn new(workers: impl IntoIterator<Item = InputWorker>) -> Result<Self, DistributeError> {
         let workers: Vec<InputWorker> = workers.into_iter().collect();
         // Saturating: no job has that many.
         let replicas = workers.iter().fold(0, |sum: usize, worker| sum.saturating_add(worker.replicas()));
         let world = World::new(workers.len(), replicas)?;
+        let refused = |message| Err(DistributeError::Workers { message });
         for (number, worker) in workers.iter().enumerate() {
-            if worker.replicas() != world.replicas_per_worker() {
-                let (first, wanted) = (workers[0].name.clone(), workers[0].replicas());
-                let other = workers.iter().find(|worker| worker.replicas() != wanted).unwrap_or(worker);
-                let (worker, found) = (other.name.clone(), other.replicas());
-                return Err(DistributeError::UnevenDevices { worker, found, first, wanted });
+            let (name, first) = (&worker.name, &workers[0].name);
+            let (found, wanted) = (worker.replicas(), workers[0].replicas());
+            if found != wanted {
+                return refused(format!(
+                    "worker {name:?} has {found} device(s), and worker {first:?} has {wanted}: every worker \
+                     must have the same number of replicas; give each the same number of devices"
+                ));
             }
-            if workers[..number].iter().any(|other| other.name == worker.name) {
-                return Err(DistributeError::SameName { name: worker.name.clone() });
+            if workers[..number].iter().any(|other| other.name == *name) {
+                return refused(format!(
+                    "two workers are named {name:?}: errors name workers, so give each its own name"
+                ));
             }
         }
         if !workers.iter().any(|worker| matches!(worker.devices, Devices::Here(_))) {
-            return Err(DistributeError::NoneHere { workers: workers.len() });
+            let workers = workers.len();
+            return refused(format!(
+                "none of the {workers} worker(s) is in this process: use InputWorker::here for those that it \
+                 feeds"
+            ));
         }
         Ok(InputWorkers { world, workers, collective: None })
     }
@@ -157,9 +165,5 @@ impl InputWorkers {
     /// Whether some workers are in other processes.
     pub(super) fn is_split(&self) -> bool {
         self.workers.iter().any(|worker| matches!(worker.devices, Devices::Elsewhere(_)))
-    }
-
-    pub(super) fn collective_of_job(&self) -> Option<&Arc<dyn Collective>> {
-        self.collective.as_ref()
     }
 }

@@ -45,22 +45,14 @@ pub(super) enum End {
 /// One feed of this process.
 #[derive(Debug)]
 pub(super) struct Pipeline {
-    worker: usize,
-    feed: Feed,
+    pub(super) worker: usize,
+    pub(super) feed: Feed,
     lanes: Vec<Lane>,
 }
 
 impl Pipeline {
     pub(super) fn new(worker: usize, mut feed: Feed) -> Self {
         Pipeline { worker, lanes: feed.take_lanes().expect("a new feed has its lanes"), feed }
-    }
-
-    pub(super) fn worker(&self) -> usize {
-        self.worker
-    }
-
-    pub(super) fn feed(&self) -> &Feed {
-        &self.feed
     }
 
     fn failure(&self, names: &[String], error: FeedError) -> Failure {
@@ -94,7 +86,7 @@ impl DistributedIterator {
             Ok(pipelines) => Ok(facts(world, pipelines, end)),
             Err(failure) => Err(failure.worker),
         };
-        let met = workers.collective_of_job().map(|collective| Agreement::meet(collective, workers, started));
+        let met = workers.collective.as_ref().map(|collective| Agreement::meet(collective, workers, started));
         let pipelines = pipelines.map_err(|failure| failure.error)?;
         let reach = match met {
             Some(agreement) => Reach::Job(Arc::new(agreement?)),
@@ -129,10 +121,8 @@ impl DistributedIterator {
     fn take(&mut self) -> Result<Vec<Option<Batch>>, Failure> {
         let mut taken = Vec::with_capacity(self.replicas.len());
         for pipeline in &mut self.pipelines {
-            match take_step(&mut pipeline.lanes) {
-                Ok(batches) => taken.extend(batches),
-                Err(error) => return Err(pipeline.failure(&self.names, error)),
-            }
+            let batches = take_step(&mut pipeline.lanes);
+            taken.extend(batches.map_err(|error| pipeline.failure(&self.names, error))?);
         }
         Ok(taken)
     }

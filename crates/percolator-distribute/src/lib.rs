@@ -96,7 +96,7 @@ pub fn distribute(
     workers: &InputWorkers,
     options: InputOptions,
 ) -> Result<DistributedIterator, DistributeError> {
-    if options.mode() == InputReplicationMode::PerReplica {
+    if options.replication_mode == InputReplicationMode::PerReplica {
         return Err(DistributeError::PerReplicaDataset);
     }
     let world = workers.world();
@@ -154,11 +154,11 @@ pub fn distribute_from_fn<E>(
 where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    if workers.is_split() && workers.collective_of_job().is_none() {
+    if workers.is_split() && workers.collective.is_none() {
         return Err(DistributeError::NoCollective { what: "which replicas still have records" });
     }
     let world = workers.world();
-    let num_input_pipelines = match options.mode() {
+    let num_input_pipelines = match options.replication_mode {
         InputReplicationMode::PerWorker => world.workers(),
         InputReplicationMode::PerReplica => world.replicas(),
     };
@@ -174,7 +174,7 @@ where
         })?;
         seat.build(described, options)
     };
-    let pipelines = seats(workers, options.mode()).iter().map(build).collect();
+    let pipelines = seats(workers, options.replication_mode).iter().map(build).collect();
     DistributedIterator::start(workers, pipelines, End::Agreed { feeds: num_input_pipelines })
 }
 
@@ -205,39 +205,35 @@ impl Seat<'_> {
 
 /// The feeds of this process, in the order of their replicas.
 fn seats(workers: &InputWorkers, mode: InputReplicationMode) -> Vec<Seat<'_>> {
-    let each = workers.world().replicas_per_worker();
-    let of_worker = |(worker, name, devices)| {
-        let first = worker * each;
-        match mode {
-            InputReplicationMode::PerWorker => {
-                vec![Seat { worker, name, pipeline: worker, first_replica: first, devices }]
-            }
-            InputReplicationMode::PerReplica => (first..)
-                .zip(devices.chunks(1))
-                .map(|(replica, devices)| Seat {
-                    worker,
-                    name,
-                    pipeline: replica,
-                    first_replica: replica,
-                    devices,
-                })
-                .collect(),
-        }
+    let of_worker = workers.world().replicas_per_worker();
+    let each = match mode {
+        InputReplicationMode::PerWorker => of_worker,
+        InputReplicationMode::PerReplica => 1,
     };
-    workers.here().flat_map(of_worker).collect()
+    let seats = workers.here().flat_map(|(worker, name, devices)| {
+        let replicas = (worker * of_worker..).step_by(each);
+        replicas.zip(devices.chunks(each)).map(move |(first_replica, devices)| Seat {
+            worker,
+            name,
+            pipeline: first_replica / each,
+            first_replica,
+            devices,
+        })
+    });
+    seats.collect()
 }
 
 /// Checks that all feeds of this process have one plan, although each opened its source by itself, and one
 /// next step.
 fn of_one_plan(pipelines: Vec<Pipeline>) -> Result<Vec<Pipeline>, Failure> {
-    let Some(first) = pipelines.first().map(Pipeline::feed) else { return Ok(pipelines) };
+    let Some(first) = pipelines.first().map(|pipeline| &pipeline.feed) else { return Ok(pipelines) };
     let (plan, next) = (first.plan(), first.next_steps().first().copied());
     for pipeline in &pipelines {
-        let failure = |error| Failure { worker: pipeline.worker(), error };
-        if pipeline.feed().plan() != plan {
+        let failure = |error| Failure { worker: pipeline.worker, error };
+        if pipeline.feed.plan() != plan {
             return Err(failure(DistributeError::DataChanged));
         }
-        if let Some(found) = pipeline.feed().next_steps().into_iter().find(|found| Some(*found) != next) {
+        if let Some(found) = pipeline.feed.next_steps().into_iter().find(|found| Some(*found) != next) {
             return Err(failure(DistributeError::Apart { found, wanted: next.unwrap_or_default() }));
         }
     }

@@ -22,7 +22,7 @@ pub enum InputReplicationMode {
 #[must_use = "options are for distribute"]
 pub struct InputOptions {
     keeps_on_host: bool,
-    replication_mode: InputReplicationMode,
+    pub(super) replication_mode: InputReplicationMode,
     per_replica_buffer_size: Option<usize>,
     prefetch: Option<usize>,
 }
@@ -73,10 +73,6 @@ impl InputOptions {
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.prefetch = Some(batches);
         self
-    }
-
-    pub(super) fn mode(self) -> InputReplicationMode {
-        self.replication_mode
     }
 
     /// Applies the options to a feed for these devices, the first of which is replica `first_replica`.

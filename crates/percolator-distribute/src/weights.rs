@@ -116,20 +116,16 @@ impl StepWeights {
         let mut sum: Option<Vec<f64>> = None;
         for (&replica, value) in values.replicas().iter().zip(values) {
             let numbers = value.numbers();
-            let before = sum.take().unwrap_or_else(|| vec![0.0; numbers.len()]);
-            if before.len() != numbers.len() {
-                let (found, wanted) = (numbers.len(), before.len());
+            let sum = sum.get_or_insert_with(|| vec![0.0; numbers.len()]);
+            if sum.len() != numbers.len() {
+                let (found, wanted) = (numbers.len(), sum.len());
                 return Err(DistributeError::UnevenValues { replica, found, wanted });
             }
-            let weight = match (self.counts[replica], op) {
-                (0, _) => None,
-                (_, ReduceOp::Sum) => Some(1.0),
-                (count, ReduceOp::Mean) => Some(as_f64(count)),
-            };
-            sum = Some(match weight {
-                None => before,
-                Some(weight) => added(before, numbers.into_iter().map(|number| number * weight)),
-            });
+            let records = self.counts[replica];
+            let weight = if op == ReduceOp::Mean { as_f64(records) } else { 1.0 };
+            if records > 0 {
+                sum.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number * weight);
+            }
         }
         Ok(sum.unwrap_or_default())
     }

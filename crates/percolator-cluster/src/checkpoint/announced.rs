@@ -100,10 +100,7 @@ impl Announced {
 
     /// Asks for the names to be those that were seen.
     pub(super) fn when_unchanged(&self, transaction: Transaction, key: &str) -> Transaction {
-        match self.seen {
-            Some(revision) => transaction.when_modified(key, revision),
-            None => transaction.when_missing(key),
-        }
+        transaction.when_seen(key, self.seen)
     }
 
     /// Other names were put than were seen: by this process, which did not hear of it, or by one that held

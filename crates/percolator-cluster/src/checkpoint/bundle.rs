@@ -16,9 +16,7 @@ use std::path::{Path, PathBuf};
 
 use percolator_files::shown;
 use percolator_tensorflow::checkpoint::{WriteError, data_file_bytes, write_data_file};
-use percolator_tensorflow::{
-    Checkpoint as Files, CheckpointError as FilesError, CheckpointWriter, Element, Tensor, TensorError,
-};
+use percolator_tensorflow::{Checkpoint as Files, CheckpointError as FilesError, CheckpointWriter, Tensor};
 use tar::{Archive, Header};
 
 use super::{Checkpoint, invalid};
@@ -27,8 +25,6 @@ use super::{Checkpoint, invalid};
 const NAME: &str = "model";
 /// A tar archive consists of blocks of so many bytes, and ends with two of zeros.
 const BLOCK_BYTES: usize = 512;
-/// The most data files of an archive that is read: TensorFlow's own files have numbers of five digits.
-const SHARDS_MAX: usize = 99_999;
 
 /// A model's tensors by their names, of all types that TensorFlow has, strings among them.
 ///
@@ -109,23 +105,6 @@ impl Bundle {
         self.tensors.get_mut(name)
     }
 
-    /// Copies values into the memory of a tensor. Returns whether there is one of this name.
-    ///
-    /// # Errors
-    ///
-    /// [`TensorError`] if its elements are of another type, or are not as many.
-    pub fn set_values<T: Element>(&mut self, name: &str, values: &[T]) -> Result<bool, TensorError> {
-        let Some(tensor) = self.tensors.get_mut(name) else { return Ok(false) };
-        let new = Tensor::from_values(tensor.shape().to_vec(), values)?;
-        if tensor.data_type() != T::DATA_TYPE {
-            return Err(TensorError::Type { found: tensor.data_type(), wanted: T::DATA_TYPE.name() });
-        }
-        if let (Some(into), Some(bytes)) = (tensor.bytes_mut(), new.bytes()) {
-            into.copy_from_slice(bytes);
-        }
-        Ok(true)
-    }
-
     /// Returns the tensors and their names, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor<'static>)> {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
@@ -167,21 +146,21 @@ fn head(name: &str, bytes: u64) -> io::Result<Header> {
 /// Fills a file's last block with zeros.
 fn pad(to: &mut dyn Write, bytes: u64) -> io::Result<()> {
     let end = bytes.checked_next_multiple_of(BLOCK_BYTES as u64).unwrap_or(bytes);
-    let missing = usize::try_from(end.saturating_sub(bytes)).unwrap_or(0);
-    to.write_all([0; BLOCK_BYTES].get(..missing).unwrap_or_default())
+    io::copy(&mut io::repeat(0).take(end.saturating_sub(bytes)), to).map(drop)
 }
 
 /// The number of a data file whose name says how many there are.
 fn shard_of(name: &str) -> Option<(usize, usize)> {
     let numbers = name.strip_prefix(NAME)?.strip_prefix(".data-")?;
     let (shard, shards) = numbers.split_once("-of-")?;
+    // TensorFlow's own files have numbers of five digits.
     let number = |digits: &str| match digits.len() == 5 && digits.bytes().all(|digit| digit.is_ascii_digit())
     {
         true => digits.parse::<usize>().ok(),
         false => None,
     };
     let (shard, shards) = (number(shard)?, number(shards)?);
-    (shard < shards && shards <= SHARDS_MAX).then_some((shard, shards))
+    (shard < shards).then_some((shard, shards))
 }
 
 /// The files of an archive.

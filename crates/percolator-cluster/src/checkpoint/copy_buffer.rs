@@ -11,7 +11,7 @@ pub(super) struct CopyBuffer {
     /// How much of it is the copy.
     length: usize,
     /// How often a copy did not fit, and had to wait for memory.
-    growths: u64,
+    pub(super) growths: u64,
 }
 
 impl CopyBuffer {
@@ -42,10 +42,6 @@ impl CopyBuffer {
 
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[..self.length]
-    }
-
-    pub(super) fn growths(&self) -> u64 {
-        self.growths
     }
 }
 
@@ -96,13 +92,13 @@ mod tests {
             buffer.prepare(1600).unwrap();
             let due: Vec<u8> = (0..=u8::MAX).cycle().take(bytes).collect();
             due.chunks(7).for_each(|bytes| buffer.write_all(bytes).unwrap());
-            assert_eq!((buffer.bytes().len(), buffer.growths()), (bytes, 0));
+            assert_eq!((buffer.bytes().len(), buffer.growths), (bytes, 0));
             assert!(buffer.bytes() == due);
         }
         assert_eq!(buffer.memory.as_ptr(), place);
         buffer.prepare(0).unwrap();
         buffer.write_all(&[7; 5000]).unwrap();
-        assert_eq!((buffer.bytes(), buffer.growths()), (&[7; 5000][..], 1));
+        assert_eq!((buffer.bytes(), buffer.growths), (&[7; 5000][..], 1));
         let error = buffer.grow(usize::MAX / 2).unwrap_err();
         assert!(error.to_string().contains("use Mode::Hold"), "{error}");
     }

@@ -65,12 +65,6 @@ pub(super) struct Held {
     pub(super) since: i64,
 }
 
-impl Held {
-    pub(super) fn writer(&self) -> Writer {
-        Writer { host: self.host.clone(), pid: self.pid }
-    }
-}
-
 /// A moment as a record has it.
 pub(super) fn nanoseconds(time: SystemTime) -> i64 {
     let counted = |passed: std::time::Duration| i64::try_from(passed.as_nanos()).unwrap_or(i64::MAX);

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
 use super::entry::Writer;
+use super::record::RecordError;
 use crate::metadata::MetadataError;
 use crate::store::{Id, IdError, StoreError};
 
@@ -121,6 +122,72 @@ pub enum CheckpointError {
         /// The cause.
         source: Arc<io::Error>,
     },
+}
+
+/// What was wrong with a checkpoint, or with the record of all of them.
+#[non_exhaustive]
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Fault {
+    /// The record is not understood. It is kept under another key when it is replaced, and no finished file
+    /// is removed.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// There is no record, although the store has files. These are not the metadata that name them, or the
+    /// record was lost. No finished file is removed.
+    #[error(
+        "{metadata} has no record of its checkpoints, and {store} has {files} file(s) of them, which stay: \
+         end this process if these are not their metadata"
+    )]
+    NoRecord {
+        /// How many files there are.
+        files: usize,
+        /// The metadata.
+        metadata: String,
+        /// The store.
+        store: String,
+    },
+    /// The file is not there, or cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file does not have its length.
+    #[error("its file has {found} bytes, and had {recorded}")]
+    Length {
+        /// What it has.
+        found: u64,
+        /// What the record says.
+        recorded: u64,
+    },
+    /// The file does not have its sum.
+    #[error("the {algorithm} of its file is {found}, and was {recorded}")]
+    Sum {
+        /// MD5 or SHA-256.
+        algorithm: &'static str,
+        /// What it is.
+        found: String,
+        /// What the record says.
+        recorded: String,
+    },
+    /// The file is as it was written, and the state does not take it.
+    #[error("the state does not take it")]
+    State {
+        /// The cause.
+        source: Arc<io::Error>,
+    },
+    /// The state did not read the whole file.
+    #[error("the state took {taken} bytes of it, and there are {bytes}")]
+    Rest {
+        /// What was read.
+        taken: u64,
+        /// What the file has.
+        bytes: u64,
+    },
+}
+
+impl Fault {
+    /// Whether the file will never be what it was.
+    pub(super) fn is_damage(&self) -> bool {
+        matches!(self, Fault::Length { .. } | Fault::Sum { .. })
+    }
 }
 
 fn by_whom(by: Option<&Writer>) -> String {

@@ -69,13 +69,6 @@ fn under_lock<S>(state: &RwLock<S>, work: impl FnOnce(&S) -> io::Result<()>) -> 
 }
 
 impl Target<'_> {
-    fn check(&self) -> Result<(), CheckpointError> {
-        match self.stop.load(Ordering::Relaxed) {
-            true => Err(CheckpointError::Ended),
-            false => Ok(()),
-        }
-    }
-
     fn error(&self, error: io::Error) -> CheckpointError {
         StoreError::new("write a checkpoint to", &self.store.place(), error).into()
     }
@@ -85,7 +78,9 @@ impl Target<'_> {
         let mut file = self.store.create(self.id, self.uuid)?;
         let write = || {
             for bytes in bytes.chunks(WRITE_BYTES) {
-                self.check()?;
+                if self.stop.load(Ordering::Relaxed) {
+                    return Err(CheckpointError::Ended);
+                }
                 file.write_all(bytes).map_err(|error| self.error(error))?;
             }
             self.may_appear.store(true, Ordering::Relaxed);

@@ -44,11 +44,13 @@ type SumThread = (Sender<Arc<Vec<u8>>>, JoinHandle<String>);
 /// Sums bytes that come one after the other.
 #[derive(Debug)]
 pub(super) struct Summing {
-    threads: Vec<SumThread>,
+    /// Of MD5 and of SHA-256.
+    threads: [SumThread; 2],
     /// Pieces to be used again, the oldest first.
     used: VecDeque<Arc<Vec<u8>>>,
     filling: Vec<u8>,
-    bytes: u64,
+    /// How many there were.
+    pub(super) bytes: u64,
 }
 
 impl Summing {
@@ -63,7 +65,7 @@ impl Summing {
             };
             Ok((sender, thread::Builder::new().name(name.to_owned()).spawn(sum)?))
         }
-        let threads = vec![start::<Md5>("checkpoint:md5")?, start::<Sha256>("checkpoint:sha256")?];
+        let threads = [start::<Md5>("checkpoint:md5")?, start::<Sha256>("checkpoint:sha256")?];
         let filling = Vec::with_capacity(PIECE_BYTES);
         Ok(Summing { threads, used: VecDeque::new(), filling, bytes: 0 })
     }
@@ -96,13 +98,11 @@ impl Summing {
 
     pub(super) fn finish(mut self) -> Sums {
         self.hand_over();
-        let sums = self.threads.drain(..).map(|(sender, thread)| {
+        let [md5, sha256] = self.threads.map(|(sender, thread)| {
             drop(sender);
             thread.join().expect("sums do not panic")
         });
-        let mut sums = sums.collect::<Vec<_>>().into_iter();
-        let mut next = || sums.next().expect("there are two threads");
-        Sums { md5: next(), sha256: next(), bytes: self.bytes }
+        Sums { md5, sha256, bytes: self.bytes }
     }
 }
 

@@ -26,14 +26,12 @@ pub(super) struct Keys {
 
 impl Keys {
     /// What the keys of all records begin with.
-    pub(super) fn of_records() -> &'static str {
-        "/checkpoints/"
-    }
+    pub(super) const OF_RECORDS: &'static str = "/checkpoints/";
 
     pub(super) fn new(id: &Id) -> Self {
         let id = id.as_str();
         Keys {
-            record: format!("{}{id}", Self::of_records()),
+            record: format!("{}{id}", Self::OF_RECORDS),
             held: format!("/checkpoints-held/{id}"),
             begun: format!("/checkpoints-begun/{id}"),
             unreadable: format!("/checkpoints-unreadable/{id}/"),
@@ -51,90 +49,74 @@ pub(super) fn read_exactly(metadata: &dyn Metadata, keys: &[&str]) -> Result<Rec
     }
 }
 
-/// An id that this process holds.
-#[derive(Debug)]
-pub(super) struct Hold {
-    lease: Lease,
-}
-
 /// What an attempt to take an id found.
 pub(super) enum Taken {
-    /// Since this revision.
-    Ours(Hold, Revision),
+    /// It is held under this lease, since this revision.
+    Ours(Lease, Revision),
     /// A condition did not hold.
     Refused(Records),
     /// There was no answer: the id may be held under this lease, until the lease is given back or ends.
     Unanswered(LeaseId, MetadataError),
 }
 
-impl Hold {
-    pub(super) fn lease(&self) -> LeaseId {
-        self.lease.id()
-    }
+/// Takes the id if no process has it, and if the conditions of `also` hold.
+pub(super) fn take_id(
+    metadata: &Arc<dyn Metadata>,
+    keys: &Keys,
+    ttl: Duration,
+    also: Transaction,
+) -> Result<Taken, MetadataError> {
+    let lease = Lease::keep(metadata.clone(), ttl)?;
+    let Writer { host, pid } = Writer::this();
+    let held = Held { host, pid, since: nanoseconds(SystemTime::now()) };
+    let held = serde_json::to_vec(&held).expect("texts and numbers have a JSON");
+    let take = also.when_missing(&keys.held).put_under(lease.id(), &keys.held, held);
+    Ok(match metadata.transact(&take) {
+        Ok(Outcome::Committed(revision)) => Taken::Ours(lease, revision),
+        Ok(Outcome::Refused(found)) => Taken::Refused(found),
+        // Dropping the lease lets go of what may have been taken, if that is heard.
+        Err(error) => Taken::Unanswered(lease.id(), error),
+    })
+}
 
-    /// Takes the id if no process has it, and if the conditions of `also` hold.
-    pub(super) fn take(
-        metadata: &Arc<dyn Metadata>,
-        keys: &Keys,
-        ttl: Duration,
-        also: Transaction,
-    ) -> Result<Taken, MetadataError> {
-        let lease = Lease::keep(metadata.clone(), ttl)?;
-        let Writer { host, pid } = Writer::this();
-        let held = Held { host, pid, since: nanoseconds(SystemTime::now()) };
-        let held = serde_json::to_vec(&held).expect("texts and numbers have a JSON");
-        let take = also.when_missing(&keys.held).put_under(lease.id(), &keys.held, held);
-        Ok(match metadata.transact(&take) {
-            Ok(Outcome::Committed(revision)) => Taken::Ours(Hold { lease }, revision),
-            Ok(Outcome::Refused(found)) => Taken::Refused(found),
-            // Dropping the lease lets go of what may have been taken, if that is heard.
-            Err(error) => Taken::Unanswered(lease.id(), error),
-        })
-    }
+/// Takes the id, once no other process has it.
+pub(super) fn wait_for_id(
+    metadata: &Arc<dyn Metadata>,
+    id: &Id,
+    keys: &Keys,
+    ttl: Duration,
+    at_most: Duration,
+) -> Result<Lease, CheckpointError> {
+    /// How often it is asked again while there is no answer.
+    const PAUSE: Duration = Duration::from_millis(200);
 
-    /// Takes the id, once no other process has it.
-    pub(super) fn wait(
-        metadata: &Arc<dyn Metadata>,
-        id: &Id,
-        keys: &Keys,
-        ttl: Duration,
-        at_most: Duration,
-    ) -> Result<Self, CheckpointError> {
-        /// How often it is asked again while there is no answer.
-        const PAUSE: Duration = Duration::from_millis(200);
-
-        let start = Instant::now();
-        loop {
-            let failed = match Self::take(metadata, keys, ttl, Transaction::new()) {
-                Ok(Taken::Ours(hold, _)) => return Ok(hold),
-                Ok(Taken::Refused(found)) => {
-                    let Some(record) = found.get(&keys.held) else { continue };
-                    let (by, since) = holder(&record.value);
-                    let waited = start.elapsed();
-                    let Some(left) = at_most.checked_sub(waited).filter(|left| !left.is_zero()) else {
-                        return Err(CheckpointError::Held {
-                            id: id.clone(),
-                            by: Box::new(by),
-                            since,
-                            waited,
-                        });
-                    };
-                    info!(%id, %by, "the id is held by another process, and is waited for");
-                    // A short look again makes up for a wait that others' changes would end.
-                    metadata.wait(&keys.held, found.revision, left.min(ttl)).err()
-                }
-                Ok(Taken::Unanswered(_, error)) | Err(error) => Some(error),
-            };
-            if let Some(error) = failed {
-                let is_passing =
-                    matches!(error, MetadataError::Unreachable { .. } | MetadataError::LeaseExpired { .. });
-                let left = at_most.saturating_sub(start.elapsed());
-                if !is_passing || left.is_zero() {
-                    return Err(error.into());
-                }
-                warn!(%id, %error, "the id cannot be taken yet");
-                std::thread::sleep(PAUSE.min(left));
+    let start = Instant::now();
+    loop {
+        let failed = match take_id(metadata, keys, ttl, Transaction::new()) {
+            Ok(Taken::Ours(lease, _)) => return Ok(lease),
+            Ok(Taken::Refused(found)) => {
+                let Some(record) = found.get(&keys.held) else { continue };
+                let (by, since) = holder(&record.value);
+                let waited = start.elapsed();
+                let Some(left) = at_most.checked_sub(waited).filter(|left| !left.is_zero()) else {
+                    let (id, by) = (id.clone(), Box::new(by));
+                    return Err(CheckpointError::Held { id, by, since, waited });
+                };
+                info!(%id, %by, "the id is held by another process, and is waited for");
+                // A short look again makes up for a wait that others' changes would end.
+                metadata.wait(&keys.held, found.revision, left.min(ttl)).err()
             }
+            Ok(Taken::Unanswered(_, error)) | Err(error) => Some(error),
+        };
+        if let Some(error) = failed {
+            let is_passing =
+                matches!(error, MetadataError::Unreachable { .. } | MetadataError::LeaseExpired { .. });
+            let left = at_most.saturating_sub(start.elapsed());
+            if !is_passing || left.is_zero() {
+                return Err(error.into());
+            }
+            warn!(%id, %error, "the id cannot be taken yet");
+            std::thread::sleep(PAUSE.min(left));
         }
     }
 }
@@ -142,13 +124,10 @@ impl Hold {
 /// Who has an id, and since when. What is not understood is not known.
 pub(super) fn holder(value: &[u8]) -> (Writer, SystemTime) {
     match serde_json::from_slice::<Held>(value) {
-        Ok(held) => {
-            let since = Duration::from_nanos(held.since.unsigned_abs());
-            let time = match held.since < 0 {
-                true => UNIX_EPOCH.checked_sub(since),
-                false => UNIX_EPOCH.checked_add(since),
-            };
-            (held.writer(), time.unwrap_or(UNIX_EPOCH))
+        Ok(Held { host, pid, since }) => {
+            // A clock before 1970 counts as one at its beginning.
+            let since = Duration::from_nanos(u64::try_from(since).unwrap_or(0));
+            (Writer { host, pid }, UNIX_EPOCH + since)
         }
         Err(_) => (Writer { host: "a machine that is not known".to_owned(), pid: 0 }, UNIX_EPOCH),
     }

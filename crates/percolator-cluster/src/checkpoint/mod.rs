@@ -66,6 +66,7 @@ mod stats;
 mod tensors;
 mod thread;
 
+use std::fmt::Display;
 use std::io::{self, Read, Write};
 
 pub use self::archive::{
@@ -75,10 +76,10 @@ pub use self::archive::{
 pub use self::bundle::Bundle;
 pub use self::checkpointer::{Checkpointer, Mode};
 pub use self::entry::{Entry, Writer};
-pub use self::error::CheckpointError;
+pub use self::error::{CheckpointError, Fault};
 pub use self::parts::{Parts, copy_part, read_parts, write_parts};
 pub use self::record::{CheckpointRecord, KEPT_MAX, RECORD_VERSION, RecordError, SPARED_MAX};
-pub use self::restore::{Fault, Origin, Rejected, Restored};
+pub use self::restore::{Origin, Rejected, Restored};
 pub use self::running::Checkpoints;
 pub use self::stats::CheckpointStats;
 pub use self::tensors::{Element, Tensor, TensorError, Tensors};
@@ -114,6 +115,21 @@ pub trait Checkpoint {
 /// An error of parsing.
 fn invalid(message: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message.into())
+}
+
+/// Reads as many bytes as an array has. If there are fewer, `cut` says so.
+fn read_array<const BYTES: usize>(from: &mut dyn Read, cut: impl Display) -> io::Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    from.read_exact(&mut bytes).map_err(|error| error_within(error, cut))?;
+    Ok(bytes)
+}
+
+/// The error of a read, or what `cut` says if there was nothing left to read.
+fn error_within(error: io::Error, cut: impl Display) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => invalid(cut.to_string()),
+        _ => error,
+    }
 }
 
 /// The bytes themselves.

@@ -16,11 +16,11 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use super::{Checkpoint, invalid};
+use super::{Checkpoint, error_within, invalid, read_array};
 
 const MAGIC: &[u8] = b"percolator parts 1\n";
 /// The most bytes of a part's name.
@@ -59,8 +59,12 @@ pub fn write_parts(to: &mut dyn Write, parts: &[(&str, &dyn Checkpoint)]) -> io:
         to.write_all(&[PART])?;
         to.write_all(&length.to_le_bytes())?;
         to.write_all(name.as_bytes())?;
-        let mut pieces = PartWriter::new(to);
-        part.write(&mut pieces)?;
+        let mut gathered = BufWriter::with_capacity(GATHERED_BYTES, PieceWriter::new(to));
+        let written = part.write(&mut gathered);
+        // If the state cannot be written, neither is what is left of it.
+        let (mut pieces, rest) = gathered.into_parts();
+        written?;
+        pieces.write_all(&rest.map_err(io::Error::other)?)?;
         pieces.finish()?;
     }
     to.write_all(&[END])
@@ -118,8 +122,7 @@ pub fn copy_part(from: &mut dyn Read, name: &str, to: &mut dyn Write) -> io::Res
 }
 
 fn read_magic(from: &mut dyn Read) -> io::Result<()> {
-    let mut magic = [0; MAGIC.len()];
-    from.read_exact(&mut magic).map_err(|error| cut(error, "its first line"))?;
+    let magic: [u8; MAGIC.len()] = read_array(from, "the file of parts ends within its first line")?;
     if magic != MAGIC {
         let found = magic.escape_ascii();
         return Err(invalid(format!(
@@ -129,103 +132,70 @@ fn read_magic(from: &mut dyn Read) -> io::Result<()> {
     Ok(())
 }
 
-fn cut(error: io::Error, what: &str) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => invalid(format!("the file of parts ends within {what}")),
-        _ => error,
-    }
-}
-
 fn name_of_next(from: &mut dyn Read) -> io::Result<Option<String>> {
-    let mut kind = [0];
-    from.read_exact(&mut kind).map_err(|error| cut(error, "the head of a part"))?;
-    match kind {
+    const CUT: &str = "the file of parts ends within the head of a part";
+
+    match read_array::<1>(from, CUT)? {
         [END] => return Ok(None),
         [PART] => {}
         [other] => {
             return Err(invalid(format!("a part begins with {PART}, or the end with {END}, not {other}")));
         }
     }
-    let mut length = [0; 2];
-    from.read_exact(&mut length).map_err(|error| cut(error, "the head of a part"))?;
-    let length = usize::from(u16::from_le_bytes(length));
+    let length = usize::from(u16::from_le_bytes(read_array(from, CUT)?));
     if length == 0 || length > NAME_BYTES_MAX {
         return Err(invalid(format!("the name of a part has 1 to {NAME_BYTES_MAX} bytes, and not {length}")));
     }
     let mut name = vec![0; length];
-    from.read_exact(&mut name).map_err(|error| cut(error, "the head of a part"))?;
+    from.read_exact(&mut name).map_err(|error| error_within(error, CUT))?;
     String::from_utf8(name).map(Some).map_err(|error| {
         invalid(format!("the name of a part is no UTF-8: {}", error.as_bytes().escape_ascii()))
     })
 }
 
-/// Writes a part in pieces.
-struct PartWriter<'a> {
+/// Writes a part in pieces, each of them what is written at once.
+struct PieceWriter<'a> {
     to: &'a mut dyn Write,
-    gathered: Vec<u8>,
     sum: Digest,
     bytes: u64,
 }
 
-impl<'a> PartWriter<'a> {
+impl<'a> PieceWriter<'a> {
     fn new(to: &'a mut dyn Write) -> Self {
-        let (gathered, sum) = (Vec::with_capacity(GATHERED_BYTES), Digest::new(CrcAlgorithm::Crc32Iscsi));
-        PartWriter { to, gathered, sum, bytes: 0 }
+        PieceWriter { to, sum: Digest::new(CrcAlgorithm::Crc32Iscsi), bytes: 0 }
     }
 
-    fn piece(to: &mut dyn Write, sum: &mut Digest, piece: &[u8]) -> io::Result<()> {
-        let length = u32::try_from(piece.len()).map_err(io::Error::other)?;
-        to.write_all(&length.to_le_bytes())?;
-        for bytes in piece.chunks(SUMMED_BYTES) {
-            sum.update(bytes);
-            to.write_all(bytes)?;
-        }
-        Ok(())
-    }
-
-    fn pass_on(&mut self) -> io::Result<()> {
-        if !self.gathered.is_empty() {
-            Self::piece(self.to, &mut self.sum, &self.gathered)?;
-            self.gathered.clear();
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> io::Result<()> {
-        self.pass_on()?;
+    fn finish(self) -> io::Result<()> {
         self.to.write_all(&0_u32.to_le_bytes())?;
         self.to.write_all(&self.bytes.to_le_bytes())?;
         self.to.write_all(&crc(&self.sum).to_le_bytes())
     }
 }
 
-/// The sum of 32 bits.
-fn crc(sum: &Digest) -> u32 {
-    u32::try_from(sum.finalize()).expect("it has 32 bits")
-}
-
-impl Write for PartWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl Write for PieceWriter<'_> {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         /// A piece's length has 32 bits.
         const PIECE_BYTES_MAX: usize = 1 << 30;
 
-        let bytes = bytes.get(..PIECE_BYTES_MAX).unwrap_or(bytes);
-        if bytes.len() < GATHERED_BYTES {
-            if self.gathered.len().saturating_add(bytes.len()) > GATHERED_BYTES {
-                self.pass_on()?;
-            }
-            self.gathered.extend_from_slice(bytes);
-        } else {
-            self.pass_on()?;
-            Self::piece(self.to, &mut self.sum, bytes)?;
+        let piece = piece.get(..PIECE_BYTES_MAX).unwrap_or(piece);
+        let length = u32::try_from(piece.len()).map_err(io::Error::other)?;
+        self.to.write_all(&length.to_le_bytes())?;
+        for bytes in piece.chunks(SUMMED_BYTES) {
+            self.sum.update(bytes);
+            self.to.write_all(bytes)?;
         }
-        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
-        Ok(bytes.len())
+        self.bytes = self.bytes.saturating_add(piece.len() as u64);
+        Ok(piece.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The sum of 32 bits.
+fn crc(sum: &Digest) -> u32 {
+    u32::try_from(sum.finalize()).expect("it has 32 bits")
 }
 
 /// Reads a part's pieces, as one.
@@ -245,23 +215,21 @@ impl<'a> PartReader<'a> {
         PartReader { from, name, left: 0, is_at_end: false, sum, bytes: 0 }
     }
 
+    fn array<const BYTES: usize>(&mut self) -> io::Result<[u8; BYTES]> {
+        read_array(self.from, format_args!("the file of parts ends within the part {:?}", self.name))
+    }
+
     /// Goes on to the next piece, if this one is used up; at the last, compares length and sum.
     fn advance(&mut self) -> io::Result<()> {
         if self.left > 0 || self.is_at_end {
             return Ok(());
         }
-        let cut_here = |error| cut(error, &format!("the part {:?}", self.name));
-        let mut length = [0; 4];
-        self.from.read_exact(&mut length).map_err(cut_here)?;
-        self.left = u64::from(u32::from_le_bytes(length));
+        self.left = u64::from(u32::from_le_bytes(self.array()?));
         if self.left > 0 {
             return Ok(());
         }
-        let (mut bytes, mut sum) = ([0; 8], [0; 4]);
-        self.from.read_exact(&mut bytes).map_err(cut_here)?;
-        self.from.read_exact(&mut sum).map_err(cut_here)?;
+        let (stated, sum) = (u64::from_le_bytes(self.array()?), u32::from_le_bytes(self.array()?));
         self.is_at_end = true;
-        let (stated, sum) = (u64::from_le_bytes(bytes), u32::from_le_bytes(sum));
         if stated != self.bytes {
             let (name, found) = (self.name, self.bytes);
             return Err(invalid(format!("the part {name:?} has {found} bytes, and states {stated}")));

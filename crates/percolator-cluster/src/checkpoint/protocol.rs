@@ -10,10 +10,12 @@ use uuid::Uuid;
 
 use super::announced::Announced;
 use super::entry::{Entry, Writer};
-use super::error::CheckpointError;
-use super::hold::{Hold, Keys, Taken, holder, read_exactly};
-use super::record::{CheckpointRecord, RecordError, SPARED_MAX};
-use crate::metadata::{self, LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
+use super::error::{CheckpointError, Fault};
+use super::hold::{Keys, Taken, holder, read_exactly, take_id, wait_for_id};
+use super::record::{CheckpointRecord, SPARED_MAX};
+use crate::metadata::{
+    Lease, LeaseId, Metadata, MetadataError, Outcome, Record, Records, Revision, Transaction,
+};
 use crate::store::{Id, Store, StoreError};
 
 /// So many files may wait for an answer that says whether their record was put. No more are written then.
@@ -39,7 +41,8 @@ pub(super) struct Protocol {
     ttl: Duration,
     /// How many checkpoints are kept.
     keep: usize,
-    hold: Hold,
+    /// The lease under which the id is held.
+    hold: Lease,
     /// The leases of unanswered tries to take the id again: the id may be held under one.
     tried: Vec<LeaseId>,
     seen: Option<Revision>,
@@ -72,14 +75,8 @@ pub(super) enum Put {
     HoldLost,
 }
 
-/// What a record's place says.
-pub(super) enum Found {
-    Nothing,
-    /// No record, although there are so many files.
-    NoRecord(usize),
-    Record(CheckpointRecord),
-    Unreadable(RecordError),
-}
+/// The record, if there is one; or why none can be used.
+pub(super) type Found = Result<Option<CheckpointRecord>, Fault>;
 
 impl Protocol {
     /// Takes the id, waits for its holder if there is one, and reads its record.
@@ -92,7 +89,7 @@ impl Protocol {
         wait: Duration,
     ) -> Result<(Self, Found), CheckpointError> {
         let keys = Keys::new(&id);
-        let hold = Hold::wait(&metadata, &id, &keys, ttl, wait)?;
+        let hold = wait_for_id(&metadata, &id, &keys, ttl, wait)?;
         let records = read_exactly(&*metadata, &[&keys.record, &keys.begun])?;
         let spares_announced = !metadata.read(&keys.unreadable)?.records.is_empty();
         let mut protocol = Protocol {
@@ -124,13 +121,13 @@ impl Protocol {
         Ok((protocol, found))
     }
 
-    fn begin_with(&mut self, record: &metadata::Record, files: Result<Vec<Uuid>, StoreError>) -> Found {
+    fn begin_with(&mut self, record: &Record, files: Result<Vec<Uuid>, StoreError>) -> Found {
         self.seen = Some(record.modified);
         let parsed = match CheckpointRecord::parse(&record.value) {
             Ok(parsed) => parsed,
             Err(error) => {
                 (self.set_aside, self.spares_announced) = (Some(record.value.clone()), true);
-                return Found::Unreadable(error);
+                return Err(error.into());
             }
         };
         self.good = std::iter::once(&parsed.newest).chain(&parsed.kept).cloned().collect();
@@ -147,19 +144,20 @@ impl Protocol {
                 self.is_unlisted = true;
             }
         }
-        Found::Record(parsed)
+        Ok(Some(parsed))
     }
 
     /// Files that were announced are what a process left that was killed before its first record. Of others
     /// there is a record in other metadata, or one that was lost: then all stay.
     fn begin_without_record(&mut self, files: &[Uuid]) -> Found {
         if files.iter().all(|file| self.announced.names().contains(file)) {
-            return Found::Nothing;
+            return Ok(None);
         }
-        let (place, writer) = (self.store.place(), Writer::this());
-        let why = format!("no record was found of {} files in {place}, by {writer}", files.len());
+        let (metadata, store) = (self.metadata.place(), self.store.place());
+        let (files, writer) = (files.len(), Writer::this());
+        let why = format!("no record was found of {files} files in {store}, by {writer}");
         self.spare_announced(why.into());
-        Found::NoRecord(files.len())
+        Err(Fault::NoRecord { files, metadata, store })
     }
 
     /// Announces names for the files to come, so that they can be written while there is no answer.
@@ -188,7 +186,7 @@ impl Protocol {
         match found.get(&self.keys.held) {
             _ if !self.is_unchanged(found) => Err(self.refused(found)),
             None => Ok(Some(Put::HoldLost)),
-            Some(held) if held.lease == Some(self.hold.lease()) => {
+            Some(held) if held.lease == Some(self.hold.id()) => {
                 self.announced.adopt(found.get(&self.keys.begun));
                 Ok(None)
             }
@@ -238,11 +236,6 @@ impl Protocol {
         }
     }
 
-    /// What messages call the metadata and the store.
-    pub(super) fn places(&self) -> (String, String) {
-        (self.metadata.place(), self.store.place())
-    }
-
     /// The record that makes `newest` count.
     fn record(&self, newest: &Entry) -> CheckpointRecord {
         let kept = self.good.iter().take(self.keep - 1).cloned().collect();
@@ -267,15 +260,12 @@ impl Protocol {
     }
 
     fn when_seen(&self, transaction: Transaction) -> Transaction {
-        match self.seen {
-            Some(revision) => transaction.when_modified(&self.keys.record, revision),
-            None => transaction.when_missing(&self.keys.record),
-        }
+        transaction.when_seen(&self.keys.record, self.seen)
     }
 
     /// The first condition of everything that changes something.
     fn when_held(&self) -> Transaction {
-        Transaction::new().when_held_by(&self.keys.held, self.hold.lease())
+        Transaction::new().when_held_by(&self.keys.held, self.hold.id())
     }
 
     /// The record names this checkpoint. Other puts whose answer is not known asked for the record before it:
@@ -319,7 +309,7 @@ impl Protocol {
     /// newer one was put.
     fn superseded(&self, found: &Records) -> CheckpointError {
         let id = self.id.clone();
-        let held = found.get(&self.keys.held).filter(|held| held.lease != Some(self.hold.lease()));
+        let held = found.get(&self.keys.held).filter(|held| held.lease != Some(self.hold.id()));
         let by = match (held, found.get(&self.keys.record)) {
             (Some(held), _) => Some(holder(&held.value).0),
             // Revisions only grow.
@@ -412,7 +402,7 @@ impl Protocol {
             let announced = self.announced.clone().renewed();
             let also = self.announced.when_unchanged(self.when_seen(Transaction::new()), &self.keys.begun);
             let also = also.put(&self.keys.begun, announced.text());
-            match Hold::take(&self.metadata, &self.keys, self.ttl, also)? {
+            match take_id(&self.metadata, &self.keys, self.ttl, also)? {
                 Taken::Unanswered(lease, error) => {
                     self.tried.push(lease);
                     return Err(error.into());
@@ -441,7 +431,7 @@ impl Protocol {
     pub(super) fn confirm(&self) -> Result<(), CheckpointError> {
         let found = read_exactly(&*self.metadata, &[&self.keys.record, &self.keys.held])?;
         let held = found.get(&self.keys.held);
-        let is_ours = held.is_none_or(|held| held.lease == Some(self.hold.lease()));
+        let is_ours = held.is_none_or(|held| held.lease == Some(self.hold.id()));
         if is_ours && self.is_unchanged(&found) { Ok(()) } else { Err(self.superseded(&found)) }
     }
 
@@ -481,7 +471,7 @@ impl Protocol {
         match self.metadata.transact(&is_ours)? {
             Outcome::Committed(_) => Ok(()),
             Outcome::Refused(found) if self.is_unchanged(&found) && found.get(&self.keys.held).is_none() => {
-                Err(MetadataError::LeaseExpired { lease: self.hold.lease() }.into())
+                Err(MetadataError::LeaseExpired { lease: self.hold.id() }.into())
             }
             Outcome::Refused(found) => Err(self.superseded(&found)),
         }

@@ -3,17 +3,16 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use percolator_files::shown;
 use tracing::{info, warn};
 
 use super::Checkpoint;
 use super::entry::Entry;
-use super::error::CheckpointError;
+use super::error::{CheckpointError, Fault};
 use super::hash::{Summing, Sums};
 use super::protocol::{Found, Protocol};
-use super::record::{CheckpointRecord, RecordError};
+use super::record::CheckpointRecord;
 use crate::store::{Id, Store, StoreError};
 
 /// Where a state comes from.
@@ -26,72 +25,6 @@ pub enum Origin {
     Older(Entry),
     /// The function that was given: there is no checkpoint, or none that could be read.
     Initial,
-}
-
-/// What was wrong with a checkpoint, or with the record of all of them.
-#[non_exhaustive]
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Fault {
-    /// The record is not understood. It is kept under another key when it is replaced, and no finished file
-    /// is removed.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// There is no record, although the store has files. These are not the metadata that name them, or the
-    /// record was lost. No finished file is removed.
-    #[error(
-        "{metadata} has no record of its checkpoints, and {store} has {files} file(s) of them, which stay: \
-         end this process if these are not their metadata"
-    )]
-    NoRecord {
-        /// How many files there are.
-        files: usize,
-        /// The metadata.
-        metadata: String,
-        /// The store.
-        store: String,
-    },
-    /// The file is not there, or cannot be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The file does not have its length.
-    #[error("its file has {found} bytes, and had {recorded}")]
-    Length {
-        /// What it has.
-        found: u64,
-        /// What the record says.
-        recorded: u64,
-    },
-    /// The file does not have its sum.
-    #[error("the {algorithm} of its file is {found}, and was {recorded}")]
-    Sum {
-        /// MD5 or SHA-256.
-        algorithm: &'static str,
-        /// What it is.
-        found: String,
-        /// What the record says.
-        recorded: String,
-    },
-    /// The file is as it was written, and the state does not take it.
-    #[error("the state does not take it")]
-    State {
-        /// The cause.
-        source: Arc<io::Error>,
-    },
-    /// The state did not read the whole file.
-    #[error("the state took {taken} bytes of it, and there are {bytes}")]
-    Rest {
-        /// What was read.
-        taken: u64,
-        /// What the file has.
-        bytes: u64,
-    },
-}
-
-impl Fault {
-    /// Whether the file will never be what it was.
-    fn is_damage(&self) -> bool {
-        matches!(self, Fault::Length { .. } | Fault::Sum { .. })
-    }
 }
 
 /// What could not be restored.
@@ -173,7 +106,6 @@ pub(super) fn verify(
 struct Taken<'a> {
     file: Box<dyn Read + Send + 'a>,
     summing: Summing,
-    bytes: u64,
     /// The store failed, and not the state.
     failed: Option<io::Error>,
 }
@@ -185,7 +117,6 @@ impl Read for Taken<'_> {
                 self.failed = Some(io::Error::new(error.kind(), error.to_string()));
             }
         })?;
-        self.bytes += read as u64;
         self.summing.update(bytes.get(..read).unwrap_or_default());
         Ok(read)
     }
@@ -207,12 +138,12 @@ fn take<T, E: From<CheckpointError>>(
         Err(error) => return Ok(Err(error.into())),
     };
     let summing = Summing::start().map_err(CheckpointError::thread)?;
-    let mut taken = Taken { file, summing, bytes: 0, failed: None };
+    let mut taken = Taken { file, summing, failed: None };
     // Small reads of a state do not each ask the store.
     let mut buffered = io::BufReader::with_capacity(READ_BYTES, &mut taken);
     let done = read(&mut buffered);
     let unused = buffered.buffer().len() as u64;
-    let taken_bytes = taken.bytes - unused;
+    let taken_bytes = taken.summing.bytes - unused;
     if taken.failed.is_none() {
         let mut rest = io::BufReader::with_capacity(READ_BYTES, &mut taken);
         // If it fails, `failed` says so.
@@ -265,19 +196,10 @@ pub(super) fn restore<S: Checkpoint>(
     initial: &mut dyn FnMut() -> S,
 ) -> Result<(S, Restored), CheckpointError> {
     let mut rejected = Vec::new();
-    let record = match found {
-        Found::Nothing => None,
-        Found::NoRecord(files) => {
-            let (metadata, store) = protocol.places();
-            rejected.push(Rejected { entry: None, fault: Fault::NoRecord { files, metadata, store } });
-            None
-        }
-        Found::Record(record) => Some(record),
-        Found::Unreadable(error) => {
-            rejected.push(Rejected { entry: None, fault: error.into() });
-            None
-        }
-    };
+    let record = found.unwrap_or_else(|fault| {
+        rejected.push(Rejected { entry: None, fault });
+        None
+    });
     let read = |from: &mut dyn Read| {
         let mut state = initial();
         // What a damaged file states may make it panic, and an older one is looked for all the same.
@@ -298,13 +220,10 @@ pub(super) fn restore<S: Checkpoint>(
         }
     }
     let (state, origin) = found.unwrap_or_else(|| (initial(), Origin::Initial));
-    Ok((state, logged(protocol, Restored { origin, rejected })))
-}
-
-fn logged(protocol: &Protocol, restored: Restored) -> Restored {
+    let restored = Restored { origin, rejected };
     match restored.rejected.is_empty() {
         true => info!(id = %protocol.id, "{restored}"),
         false => warn!(id = %protocol.id, "{restored}"),
     }
-    restored
+    Ok((state, restored))
 }

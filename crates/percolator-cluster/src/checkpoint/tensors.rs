@@ -13,7 +13,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::{Checkpoint, invalid};
+use super::{Checkpoint, error_within, invalid, read_array};
 
 /// The bytes of the header's length, and what the header's length is a multiple of.
 const LENGTH_BYTES: usize = 8;
@@ -302,9 +302,7 @@ fn check_machine() -> io::Result<()> {
 
 /// Reads the header, which must not be longer than the file.
 fn read_header(from: &mut dyn Read) -> io::Result<Metadata> {
-    let mut length = [0; LENGTH_BYTES];
-    from.read_exact(&mut length).map_err(|error| cut(error, "the length of its header"))?;
-    let length = u64::from_le_bytes(length);
+    let length = u64::from_le_bytes(read_array(from, "the tensors end within the length of its header")?);
     if length > HEADER_BYTES_MAX {
         return Err(invalid(format!(
             "the header of the tensors has {length} bytes: {HEADER_BYTES_MAX} are allowed"
@@ -316,13 +314,6 @@ fn read_header(from: &mut dyn Read) -> io::Result<Metadata> {
         return Err(invalid("the tensors end within their header"));
     }
     serde_json::from_slice(&header).map_err(|error| invalid(format!("the header of the tensors: {error}")))
-}
-
-fn cut(error: io::Error, what: &str) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => invalid(format!("the tensors end within {what}")),
-        _ => error,
-    }
 }
 
 impl Checkpoint for Tensors {
@@ -345,7 +336,8 @@ impl Checkpoint for Tensors {
             self.check(&metadata)?;
         }
         for name in metadata.offset_keys() {
-            let within = |error| cut(error, &format!("the tensor {name:?}"));
+            let within =
+                |error| error_within(error, format_args!("the tensors end within the tensor {name:?}"));
             if let Some(tensor) = self.tensors.get_mut(&name) {
                 from.read_exact(tensor.bytes_mut()).map_err(within)?;
             } else if let Some(info) = metadata.info(&name) {

@@ -218,7 +218,7 @@ impl<S: Checkpoint> Thread<S> {
         stats.lock_held += written.lock_held;
         stats.lock_held_last = written.lock_held;
         stats.lock_held_max = stats.lock_held_max.max(written.lock_held);
-        stats.growths = self.buffer.growths();
+        stats.growths = self.buffer.growths;
         Ok(written)
     }
 
@@ -238,21 +238,18 @@ impl<S: Checkpoint> Thread<S> {
     /// again: then the file cannot be used, and is gone.
     fn put(&mut self, entry: Entry, begun: Instant) -> Result<Option<Entry>, CheckpointError> {
         self.shared.control.lock().stats.puts_tried += 1;
-        let done = match self.protocol.put(&entry) {
-            Ok(Put::HoldLost) => match self.retake() {
-                Ok(()) => {
-                    self.protocol.discard(entry.uuid);
-                    return Ok(None);
-                }
-                Err(error) => Err(error),
-            },
-            Ok(Put::Done) => Ok(()),
-            Err(error) => Err(error),
-        };
-        match done {
-            Ok(()) => {
+        let is_put = self.protocol.put(&entry).and_then(|put| match put {
+            Put::Done => Ok(true),
+            Put::HoldLost => self.retake().map(|()| false),
+        });
+        match is_put {
+            Ok(true) => {
                 self.recorded(&entry, begun);
                 Ok(Some(entry))
+            }
+            Ok(false) => {
+                self.protocol.discard(entry.uuid);
+                Ok(None)
             }
             Err(CheckpointError::Metadata(source)) => {
                 self.keep_pending(entry.clone(), begun);

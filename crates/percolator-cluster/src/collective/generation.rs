@@ -8,9 +8,7 @@ use percolator_distribute::CollectiveError;
 use super::error::GroupError;
 use super::keys::GenerationKeys;
 use super::records::{LeftRecord, MarkRecord, PART_BYTES, add_words, part_bytes, parts, read, write};
-use crate::metadata::{
-    Lease, LeaseId, Metadata, MetadataError, Outcome, Record, Records, Revision, Transaction,
-};
+use crate::metadata::{Lease, LeaseId, Metadata, MetadataError, Outcome, Record, Records, Transaction};
 use crate::patience::Deadline;
 
 /// How long what a process brought to its last round stays after it has left, at the least.
@@ -111,12 +109,9 @@ impl Generation {
                 let missing = self.missing(&live, round).collect();
                 return Err(CollectiveError::Late { missing, size: self.size, waited: deadline.patience });
             }
-            self.wait(live.revision, left.min(LOOK), deadline).map_err(failed)?;
+            let wait = || self.metadata.wait(&self.keys.live(), live.revision, left.min(LOOK));
+            deadline.patiently(wait).map_err(failed)?;
         }
-    }
-
-    fn wait(&self, revision: Revision, at_most: Duration, deadline: Deadline) -> Result<bool, MetadataError> {
-        deadline.patiently(|| self.metadata.wait(&self.keys.live(), revision, at_most))
     }
 
     /// The ranks that have not entered a round.

@@ -24,7 +24,6 @@ use crate::patience::Deadline;
 pub(super) struct Joining {
     pub(super) metadata: Arc<dyn Metadata>,
     pub(super) keys: GroupKeys,
-    pub(super) job: String,
     pub(super) rank: usize,
     pub(super) size: usize,
     pub(super) ttl: Duration,
@@ -130,7 +129,7 @@ impl Joining {
 
     /// Why this process cannot be in a group.
     fn refusal(&self, group: &GroupRecord) -> Option<GroupError> {
-        let job = self.job.clone();
+        let job = self.keys.job.clone();
         if group.size != self.size {
             let who = group.members.values().next().cloned();
             let WhoRecord { host, pid } = who.unwrap_or_else(WhoRecord::here);
@@ -153,7 +152,7 @@ impl Joining {
     fn meet(&self, place: &Generation, generation: &str, deadline: Deadline) -> Result<bool, GroupError> {
         let key = self.keys.group();
         let late = |missing| {
-            let (job, size, waited) = (self.job.clone(), self.size, deadline.patience);
+            let (job, size, waited) = (self.keys.job.clone(), self.size, deadline.patience);
             GroupError::Late { job, missing, size, waited }
         };
         loop {
@@ -172,7 +171,6 @@ impl Joining {
         place.enter(0, &[], None, deadline)?;
         match place.gather(0, &[], deadline) {
             Ok(_) => Ok(true),
-            Err(CollectiveError::Left { .. }) => Ok(false),
             Err(CollectiveError::Late { missing, .. }) => Err(late(missing)),
             Err(CollectiveError::Failed(error)) => match error.downcast_ref::<GroupError>() {
                 Some(error) => Err(error.clone()),

@@ -19,7 +19,7 @@ const NAME_BYTES_MAX: usize = 100;
 /// The key of a job's group.
 #[derive(Clone, Debug)]
 pub(super) struct GroupKeys {
-    job: String,
+    pub(super) job: String,
 }
 
 /// The keys of one generation of a group.

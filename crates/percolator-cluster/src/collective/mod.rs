@@ -77,13 +77,22 @@ pub use self::rounds::MetadataCollective;
 
 use self::join::Joining;
 use self::keys::GroupKeys;
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, MetadataError};
+use crate::patience::Deadline;
 
 /// The most processes of a group: the group's record names each.
 const SIZE_MAX: usize = 2048;
 
+impl Deadline {
+    /// Repeats a request to the records while they do not answer.
+    fn patiently<T>(&self, work: impl Fn() -> Result<T, MetadataError>) -> Result<T, MetadataError> {
+        self.patiently_as(None, |error| matches!(error, MetadataError::Unreachable { .. }), work)
+    }
+}
+
 /// Configures how a process takes part in a group, and joins it.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Group {
     metadata: Arc<dyn Metadata>,
     job: String,
@@ -100,7 +109,6 @@ impl Group {
 
     /// Sets how long a process may be cut off, or stopped, before the others count it as dead (default:
     /// 10 s). A process that starts again waits for up to twice as long until its predecessor has gone.
-    #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
@@ -109,7 +117,6 @@ impl Group {
     /// Sets how long this process waits for the others, to join and in each round (default: 10 minutes). It
     /// must be longer than what one of them does between two rounds. What this process brought to its last
     /// round stays for as long after it has left, but for a day at the most.
-    #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -127,8 +134,8 @@ impl Group {
             return Err(GroupError::NoSuchRank { rank, size, allowed: SIZE_MAX });
         }
         let keys = GroupKeys::new(&self.job)?;
-        let Group { metadata, job, ttl, timeout } = self;
-        let joining = Joining { metadata, keys, job, rank, size, ttl, timeout };
+        let Group { metadata, ttl, timeout, .. } = self;
+        let joining = Joining { metadata, keys, rank, size, ttl, timeout };
         Ok(MetadataCollective::new(joining.join()?, timeout))
     }
 }

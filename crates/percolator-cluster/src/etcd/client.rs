@@ -14,9 +14,9 @@ use tracing::{debug, warn};
 
 use super::endpoint::{Connection, Endpoint, check_version, within};
 use super::failure::{Attempts, Failure, Trouble};
-use super::options::EtcdOptions;
+use super::options::{EtcdOptions, Password};
 use super::rpc::{Answer, AuthenticateRequest, StatusRequest, Unary};
-use super::runtime::{Lost, Runtime};
+use super::runtime::Runtime;
 use super::session::{Session, Token};
 
 /// The pause after all endpoints have failed.
@@ -54,15 +54,6 @@ pub(crate) struct Calls {
 /// What makes an attempt at a request.
 type Attempt<'a, T> = &'a (dyn Fn(Session) -> BoxFuture<T, Status> + Sync);
 
-/// Shows nothing of itself.
-struct Password(String);
-
-impl std::fmt::Debug for Password {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("..")
-    }
-}
-
 /// Whether the cluster knows who asks.
 #[derive(Clone, Debug)]
 enum Login {
@@ -82,7 +73,7 @@ impl Client {
             endpoints: names.zip(targets).map(|(name, target)| Endpoint::new(name, target)).collect(),
             current: AtomicUsize::new(0),
             deadline: options.deadline,
-            user: options.user.clone().map(|(name, word)| (name, Password(word))),
+            user: options.user.clone(),
             login: Mutex::new(Login::Due),
             cluster: OnceLock::new(),
         };
@@ -107,13 +98,7 @@ impl Client {
         W: FnOnce(Arc<Calls>) -> F,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        self.runtime.wait_for(work(self.calls.clone())).map_err(|lost| {
-            let message = lost.to_string();
-            match lost {
-                Lost::Dropped => Failure::Foreign { message },
-                Lost::Forked { .. } => Failure::Denied { message },
-            }
-        })?
+        self.runtime.wait_for(work(self.calls.clone()))?
     }
 }
 
@@ -288,15 +273,12 @@ impl Calls {
     }
 
     /// Says which of several endpoints a failure is about.
-    fn at(&self, endpoint: &Endpoint, failure: Failure) -> Failure {
-        let named = |message| match self.endpoints.len() {
-            1 => message,
-            _ => format!("{}: {message}", endpoint.name),
-        };
-        match failure {
-            Failure::Denied { message } => Failure::Denied { message: named(message) },
-            Failure::Foreign { message } => Failure::Foreign { message: named(message) },
-            failure => failure,
+    fn at(&self, endpoint: &Endpoint, mut failure: Failure) -> Failure {
+        if let Failure::Denied { message } | Failure::Foreign { message } = &mut failure
+            && self.endpoints.len() > 1
+        {
+            *message = format!("{}: {message}", endpoint.name);
         }
+        failure
     }
 }

@@ -87,12 +87,8 @@ pub(super) fn within(start: Instant) -> String {
 pub(super) fn check_version(version: &str) -> Result<(), Failure> {
     let (major_min, minor_min) = VERSION_MIN;
     let mut parts = version.split(['.', '-', '+']).map(str::parse::<u64>);
-    let found = match (parts.next(), parts.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) if major == major_min => Some(minor),
-        _ => None,
-    };
-    match found {
-        Some(minor) if minor >= minor_min => Ok(()),
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if major == major_min && minor >= minor_min => Ok(()),
         _ => Err(Failure::Foreign {
             message: format!(
                 "it says that its version is {version:?}; version {major_min}.{minor_min} or a newer one of \

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::iter::successors;
 use std::time::Duration;
 
 use percolator_files::shown;
@@ -50,10 +51,8 @@ impl Attempts {
 
 impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, (endpoint, message)) in self.0.iter().enumerate() {
-            write!(f, "{}{endpoint}: {message}", if number == 0 { "" } else { "; " })?;
-        }
-        Ok(())
+        let all: Vec<_> = self.0.iter().map(|(endpoint, message)| format!("{endpoint}: {message}")).collect();
+        f.write_str(&all.join("; "))
     }
 }
 
@@ -109,33 +108,22 @@ impl Trouble {
 
 /// Finds the first of an error and its causes for which `look` has something.
 fn find<T>(error: &(dyn Error + 'static), look: &dyn Fn(&(dyn Error + 'static)) -> Option<T>) -> Option<T> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(found) = look(error) {
-            return Some(found);
-        }
+    let mut causes = successors(Some(error), |&error| {
         // An I/O error skips the error that it wraps.
-        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        cause = match wrapped {
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(wrapped) => Some(wrapped),
             None => error.source(),
-        };
-    }
-    None
+        }
+    });
+    causes.find_map(look)
 }
 
 /// An error with its causes, each of them once.
 pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let mut all: Vec<String> = Vec::new();
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let message = shown::message(&error.to_string()).to_string();
-        // tonic wraps some errors in others that say the same.
-        if all.last() != Some(&message) {
-            all.push(message);
-        }
-        cause = error.source();
-    }
+    let causes = successors(Some(error), |&error| error.source());
+    let mut all: Vec<_> = causes.map(|error| shown::message(&error.to_string()).to_string()).collect();
+    // tonic wraps some errors in others that say the same.
+    all.dedup();
     // tonic's own layer says no more than this.
     all.retain(|message| message != "transport error");
     all.join(": ")

@@ -41,15 +41,26 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 ///     .deadline(Duration::from_secs(3));
 /// assert!(!format!("{options:?}").contains("secret"));
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct EtcdOptions {
     pub(crate) endpoints: Vec<String>,
     pub(crate) prefix: String,
     pub(crate) deadline: Duration,
-    pub(crate) user: Option<(String, String)>,
+    pub(super) user: Option<(String, Password)>,
     allows_open_password: bool,
     root_certificates: Option<PathBuf>,
     client_certificate: Option<(PathBuf, PathBuf)>,
+}
+
+/// Shows nothing of itself.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Password(pub(super) String);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
 }
 
 impl EtcdOptions {
@@ -69,7 +80,6 @@ impl EtcdOptions {
 
     /// Puts this before each key, as it is. Records under other keys are neither seen nor changed. If there
     /// is more than one job, it should end with a `/`, or one job's prefix may begin with another's.
-    #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -77,7 +87,6 @@ impl EtcdOptions {
 
     /// Lets a request take this long, 5 s if it is not said. If there are several endpoints, it is divided
     /// among those that are asked.
-    #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -85,15 +94,13 @@ impl EtcdOptions {
 
     /// Logs in with this name and password. Over `http://`, they can be read on the way: it is refused, but
     /// for this machine itself, unless it is [allowed](Self::allow_open_password).
-    #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
-        self.user = Some((name.into(), password.into()));
+        self.user = Some((name.into(), Password(password.into())));
         self
     }
 
     /// Lets the name and the password go to other machines over `http://`, where everybody on the way can
     /// read them.
-    #[must_use]
     pub fn allow_open_password(mut self) -> Self {
         self.allows_open_password = true;
         self
@@ -101,14 +108,12 @@ impl EtcdOptions {
 
     /// Trusts the certificates of this PEM file, and no others. Without it, `https://` trusts those that the
     /// system trusts.
-    #[must_use]
     pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
         self.root_certificates = Some(file.into());
         self
     }
 
     /// Shows this certificate (with those that it is signed by) and proves it with this key, both PEM files.
-    #[must_use]
     pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.client_certificate = Some((certificate.into(), key.into()));
         self
@@ -232,20 +237,6 @@ fn target(
     target.tls_config(tls.clone().domain_name(host)).map_err(|error| super::failure::with_causes(&error))
 }
 
-impl fmt::Debug for EtcdOptions {
-    /// Leaves the password out.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdOptions")
-            .field("endpoints", &self.endpoints)
-            .field("prefix", &self.prefix)
-            .field("deadline", &self.deadline)
-            .field("user", &self.user.as_ref().map(|(name, _)| name))
-            .field("root_certificates", &self.root_certificates)
-            .field("client_certificate", &self.client_certificate)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,8 +305,8 @@ mod tests {
 
     #[test]
     fn a_password_is_not_shown() {
-        let options = EtcdOptions::new(["http://127.0.0.1:2379"]).user("me", "word");
+        let options = EtcdOptions::new(["http://127.0.0.1:2379"]).user("me", "secret");
         let shown = format!("{options:?}");
-        assert!(shown.contains("\"me\"") && !shown.contains("word"), "{shown}");
+        assert!(shown.contains("\"me\"") && !shown.contains("secret"), "{shown}");
     }
 }

@@ -8,6 +8,8 @@ use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+use super::failure::Failure;
+
 /// The thread and its runtime. Dropping it ends both, and what is still under way.
 #[derive(Debug)]
 pub(super) struct Runtime {
@@ -17,20 +19,6 @@ pub(super) struct Runtime {
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread.
     process: u32,
-}
-
-/// Why work has no result.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Lost {
-    /// It panicked, or the thread ended.
-    #[error("the client's thread dropped the request")]
-    Dropped,
-    /// A process that is forked has none of the threads of the one before it.
-    #[error(
-        "the process {process} connected and then forked this one, {}, which must connect anew",
-        process::id()
-    )]
-    Forked { process: u32 },
 }
 
 impl Runtime {
@@ -50,17 +38,24 @@ impl Runtime {
     pub(super) fn wait_for<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, Lost> {
+    ) -> Result<T, Failure> {
         if self.is_forked() {
-            return Err(Lost::Forked { process: self.process });
+            let (connected, this) = (self.process, process::id());
+            let message = format!(
+                "the process {connected} connected and then forked this one, {this}, which must connect anew"
+            );
+            return Err(Failure::Denied { message });
         }
         let (sender, receiver) = mpsc::sync_channel(1);
         self.handle.spawn(async move {
             let _ = sender.send(work.await);
         });
-        receiver.recv().map_err(|_| Lost::Dropped)
+        // It panicked, or the thread ended.
+        let dropped = |_| Failure::Foreign { message: "the client's thread dropped the request".to_owned() };
+        receiver.recv().map_err(dropped)
     }
 
+    /// A process that is forked has none of the threads of the one before it.
     fn is_forked(&self) -> bool {
         self.process != process::id()
     }
@@ -94,7 +89,7 @@ mod tests {
     fn work_that_is_lost_is_an_error() {
         let runtime = Runtime::start().unwrap();
         let lost = runtime.wait_for(async { panic!("this panic is part of the test") });
-        assert!(matches!(lost, Err::<(), _>(Lost::Dropped)));
+        assert!(matches!(lost, Err::<(), _>(Failure::Foreign { .. })));
         assert_eq!(runtime.wait_for(async { 4 }).unwrap(), 4);
     }
 
@@ -103,8 +98,9 @@ mod tests {
         let mut runtime = Runtime::start().unwrap();
         let process = runtime.process;
         runtime.process = process.wrapping_add(1);
-        let lost = runtime.wait_for(async { 5 }).unwrap_err();
-        assert!(lost.to_string().contains("which must connect anew"), "{lost}");
+        let refused = runtime.wait_for(async { 5 });
+        let Err(Failure::Denied { message }) = refused else { panic!("{refused:?}") };
+        assert!(message.contains("which must connect anew"), "{message}");
         runtime.process = process;
         assert_eq!(runtime.wait_for(async { 6 }).unwrap(), 6);
     }

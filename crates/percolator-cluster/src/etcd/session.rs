@@ -8,7 +8,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::rpc::{Question, Streamed, Unary};
+use super::rpc::{ANSWER_BYTES_MAX, Streamed, Unary};
 
 /// What says who asks.
 pub(super) type Token = MetadataValue<Ascii>;
@@ -37,7 +37,7 @@ impl Session {
         questions: impl Stream<Item = Q> + Send + 'static,
     ) -> Result<(Streaming<Q::Answer>, Q::Answer), Status> {
         let (path, codec) = (PathAndQuery::from_static(Q::METHOD), ProstCodec::<Q, Q::Answer>::default());
-        let asked = self.etcd::<Q>().await?.streaming(self.request(questions), path, codec).await;
+        let asked = self.etcd().await?.streaming(self.request(questions), path, codec).await;
         let mut answers = asked?.into_inner();
         let first = answers.message().await?;
         let first = first.ok_or_else(|| Status::unavailable("the stream ended without an answer"))?;
@@ -46,12 +46,12 @@ impl Session {
 
     async fn send<Q: Unary>(&self, question: Request<Q>) -> Result<Q::Answer, Status> {
         let (path, codec) = (PathAndQuery::from_static(Q::METHOD), ProstCodec::<Q, Q::Answer>::default());
-        self.etcd::<Q>().await?.unary(question, path, codec).await.map(Response::into_inner)
+        self.etcd().await?.unary(question, path, codec).await.map(Response::into_inner)
     }
 
-    /// The connection, which takes answers to such a question.
-    async fn etcd<Q: Question>(&self) -> Result<Grpc<Channel>, Status> {
-        let mut etcd = Grpc::new(self.channel.clone()).max_decoding_message_size(Q::ANSWER_BYTES_MAX);
+    /// The connection, once it takes a question.
+    async fn etcd(&self) -> Result<Grpc<Channel>, Status> {
+        let mut etcd = Grpc::new(self.channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
         etcd.ready().await.map_err(|error| Status::from_error(error.into()))?;
         Ok(etcd)
     }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use percolator::Receipt;
 
 use super::error::LeaseError;
-use super::keys::Keys;
 use super::settle::{Change, Draft, Settled, Settlement};
 use super::worker::Worker;
 use crate::metadata::{LeaseId, Revision};
@@ -32,7 +31,7 @@ impl Account {
             None => self.next(worker)?,
         };
         let Some(mut settlement) = settlement else { return Ok(false) };
-        let settled = match worker.settle(&mut settlement) {
+        let settled = match worker.board.settle(worker.name(), &worker.record(), &mut settlement) {
             Ok(settled) => settled,
             Err(error) => {
                 self.unanswered = Some(settlement);
@@ -78,16 +77,9 @@ struct Receipts {
     /// The lease that they are put under the name of.
     lease: Option<LeaseId>,
     /// By epoch.
-    growing: BTreeMap<u64, Growing>,
+    growing: BTreeMap<u64, Draft>,
     /// The number of the next one that begins: all of a worker have different ones.
     next: u64,
-}
-
-#[derive(Debug)]
-struct Growing {
-    key: String,
-    put: Revision,
-    receipt: Receipt,
 }
 
 impl Receipts {
@@ -99,14 +91,13 @@ impl Receipts {
         lease: LeaseId,
         delivered: &Receipt,
     ) -> Result<Draft, LeaseError> {
-        let keys: &Keys = worker.keys();
         let Some(growing) = self.growing.get(&epoch).filter(|_| self.lease == Some(lease)) else {
-            let key = keys.receipt(epoch, worker.name(), lease, self.next);
+            let key = worker.board.keys.receipt(epoch, worker.name(), lease, self.next);
             return Ok(Draft::of(key, None, delivered.clone()));
         };
         let mut receipt = growing.receipt.clone();
         receipt.merge(delivered)?;
-        Ok(Draft::of(growing.key.clone(), Some(growing.put), receipt))
+        Ok(Draft::of(growing.key.clone(), growing.after, receipt))
     }
 
     /// A receipt was put.
@@ -123,7 +114,7 @@ impl Receipts {
             self.growing.pop_first();
         }
         match draft.text.len() < RECEIPT_BYTES {
-            true => drop(self.growing.insert(epoch, Growing { key: draft.key, put, receipt: draft.receipt })),
+            true => drop(self.growing.insert(epoch, Draft { after: Some(put), ..draft })),
             false => drop(self.growing.remove(&epoch)),
         }
     }

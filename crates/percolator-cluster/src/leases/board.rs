@@ -29,9 +29,7 @@ use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
 use super::live::{Live, Open, next_of};
 use super::pace::Sight;
-use super::records::{
-    JobRecord, NextRecord, OpenRecord, Pace, VERSION, WhoRecord, WorkerRecord, read, write,
-};
+use super::records::{JobRecord, OpenRecord, Pace, VERSION, WhoRecord, WorkerRecord, read, write};
 use crate::metadata::{LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
 
 /// The most blocks that are opened at once.
@@ -46,7 +44,6 @@ pub(super) struct Board {
     pub(super) metadata: Arc<dyn Metadata>,
     pub(super) keys: Keys,
     pub(super) job: JobRecord,
-    name: String,
     /// The revision of the job's own record.
     begun: Revision,
     seen: Arc<Seen>,
@@ -119,12 +116,11 @@ impl Board {
     /// Finds the job, or begins it.
     pub(super) fn join(metadata: Arc<dyn Metadata>, name: &str, job: JobRecord) -> Result<Self, LeaseError> {
         let keys = Keys::new(name)?;
-        let first = NextRecord::default();
         let job = JobRecord { id: Some(Uuid::new_v4()), ..job };
         let begin = Transaction::new()
             .when_missing(keys.job())
             .put(keys.job(), write(&job))
-            .put(keys.next(), write(&first));
+            .put(keys.next(), write(&BlockId::default()));
         // Made twice, it changes nothing.
         let (job, begun) = match metadata.transact(&begin)? {
             Outcome::Committed(revision) => (job, revision),
@@ -139,7 +135,7 @@ impl Board {
                 (stated, record.modified)
             }
         };
-        Ok(Board { metadata, keys, job, name: name.to_owned(), begun, seen: Arc::default() })
+        Ok(Board { metadata, keys, job, begun, seen: Arc::default() })
     }
 
     /// Finds the job of this name.
@@ -149,7 +145,7 @@ impl Board {
         let record = found.get(&keys.job()).ok_or_else(|| LeaseError::NoJob { job: name.to_owned() })?;
         let (job, begun): (JobRecord, _) = (read(record)?, record.modified);
         check_facts(record.key.clone(), &job)?;
-        Ok(Board { metadata, keys, job, name: name.to_owned(), begun, seen: Arc::default() })
+        Ok(Board { metadata, keys, job, begun, seen: Arc::default() })
     }
 
     /// Reads records.
@@ -189,7 +185,7 @@ impl Board {
     pub(super) fn check_job(&self, found: &Records) -> Result<(), LeaseError> {
         match found.get(&self.keys.job()) {
             Some(record) if record.modified == self.begun => Ok(()),
-            _ => Err(LeaseError::Reset { job: self.name.clone() }),
+            _ => Err(LeaseError::Reset { job: self.keys.name.clone() }),
         }
     }
 
@@ -200,7 +196,7 @@ impl Board {
         let stated: Option<JobRecord> = found.get(&self.keys.job()).map(read).transpose()?;
         match stated.is_some_and(|stated| stated.id == self.job.id) {
             true => Ok(()),
-            false => Err(LeaseError::Reset { job: self.name.clone() }),
+            false => Err(LeaseError::Reset { job: self.keys.name.clone() }),
         }
     }
 
@@ -208,7 +204,7 @@ impl Board {
     pub(super) fn change(&self, transaction: &Transaction) -> Result<(), LeaseError> {
         match self.transact(transaction)? {
             Outcome::Committed(_) => Ok(()),
-            Outcome::Refused(_) => Err(LeaseError::Reset { job: self.name.clone() }),
+            Outcome::Refused(_) => Err(LeaseError::Reset { job: self.keys.name.clone() }),
         }
     }
 
@@ -240,9 +236,7 @@ impl Board {
         loop {
             self.admit()?;
             let (transaction, taken) = match self.choice(asker, sight)? {
-                Choice::Own(taken) => return Ok(Taken::Block(taken)),
-                Choice::Wait(revision) => return Ok(Taken::Wait(revision)),
-                Choice::Over => return Ok(Taken::Over),
+                Choice::Known(taken) => return Ok(taken),
                 Choice::Open(taken) => {
                     let open = self.keys.open(taken.block);
                     let again = OpenRecord { times: taken.open.times.saturating_add(1), ..taken.open };
@@ -299,12 +293,11 @@ impl Board {
             .put(self.keys.open(block), write(&open));
         let mut next = self.job.after(block);
         for _ in 1..workers.min(OPENED_MAX) {
-            let another = BlockId::from(next);
-            if !self.job.has(another) {
+            if !self.job.has(next) {
                 break;
             }
-            transaction = transaction.put(self.keys.open(another), write(&OpenRecord::default()));
-            next = self.job.after(another);
+            transaction = transaction.put(self.keys.open(next), write(&OpenRecord::default()));
+            next = self.job.after(next);
         }
         let transaction = transaction.put(self.keys.next(), write(&next));
         (transaction, TakenBlock { block, open, revision, is_shared: false })
@@ -331,10 +324,10 @@ impl Board {
             !asker.known.contains(block) && open.holders.iter().any(|held| held.lease == Some(asker.lease))
         });
         if let Some((&block, open)) = unknown {
-            return Ok(Choice::Own(taken(block, open, open.holders.len() > 1)));
+            return Ok(Choice::Known(Taken::Block(taken(block, open, open.holders.len() > 1))));
         }
         if live.is_drained {
-            return Ok(Choice::Over);
+            return Ok(Choice::Known(Taken::Over));
         }
         // First what a worker has left that has died; of the others any, so that not all take the same.
         let free: Vec<_> = live.open.iter().filter(|(_, open)| open.holders.is_empty()).collect();
@@ -360,7 +353,7 @@ impl Board {
             return Ok(Choice::Next { block: next, revision, workers: live.workers.len() });
         }
         // A worker stays until all blocks are done: it may be the only one that is left when another dies.
-        Ok(if live.open.is_empty() { Choice::Over } else { Choice::Wait(live.revision) })
+        Ok(Choice::Known(if live.open.is_empty() { Taken::Over } else { Taken::Wait(live.revision) }))
     }
 
     /// Waits until something has changed, but not long. Returns whether it has.
@@ -377,8 +370,8 @@ fn pause(refusals: &mut u32) {
 
 /// Which block a worker may take.
 enum Choice {
-    /// One that this worker holds without knowing.
-    Own(TakenBlock),
+    /// No transaction is needed: it holds one without knowing, or there is none to take.
+    Known(Taken),
     /// One that is open, and is not held, or is held by a slow worker.
     Open(TakenBlock),
     /// The next one, the revision that says so, and how many workers there are.
@@ -387,8 +380,6 @@ enum Choice {
         revision: Revision,
         workers: usize,
     },
-    Wait(Revision),
-    Over,
 }
 
 fn check_facts(key: String, job: &JobRecord) -> Result<(), LeaseError> {

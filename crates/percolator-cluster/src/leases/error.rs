@@ -9,7 +9,6 @@ use percolator_proof::ProofError;
 
 use super::keys::BlockId;
 use crate::metadata::MetadataError;
-use crate::patience::TryAgain;
 
 /// Why blocks cannot be leased, or a leased feed has ended.
 #[non_exhaustive]
@@ -154,17 +153,5 @@ impl LeaseError {
             LeaseError::Metadata(Unreachable { .. } | Full { .. } | Denied { .. } | LeaseExpired { .. })
                 | LeaseError::SameName { .. }
         )
-    }
-}
-
-impl TryAgain for LeaseError {
-    fn is_tried_again(&self) -> bool {
-        self.may_pass()
-    }
-}
-
-impl From<io::Error> for LeaseError {
-    fn from(error: io::Error) -> Self {
-        LeaseError::Thread(Arc::new(error))
     }
 }

@@ -77,7 +77,6 @@ pub struct LeasedFeed {
     /// Before the worker: its reading thread takes blocks.
     feed: Feed,
     worker: Arc<Worker>,
-    options: LeaseOptions,
     has_ended: bool,
 }
 
@@ -101,15 +100,16 @@ impl Leases {
         let resolved = builder.receipts(true).blocks(taker).resolve()?;
         let record = job_of(&resolved, &options)?;
         let deadline = Deadline::after(options.patience);
-        let board =
-            deadline.patiently_as(Some(&name), || Board::join(metadata.clone(), &job, record.clone()))?;
-        let worker = Arc::new(Worker::join(board, name, options.clone())?);
+        let join = || Board::join(metadata.clone(), &job, record.clone());
+        let board = deadline.patiently_as(Some(&name), LeaseError::may_pass, join)?;
+        let reports = options.duplicates_below.map(|_| options.ttl / REPORTS);
+        let worker = Arc::new(Worker::join(board, name, options)?);
         // No other thread has it yet.
         let _ = joined.set(worker.clone());
         let feed = resolved.launch()?;
-        let reports = options.duplicates_below.map(|_| options.ttl / REPORTS);
-        let reporter = Reporter::start(worker.clone(), reports)?;
-        Ok(LeasedFeed { _reporter: reporter, feed, worker, options, has_ended: false })
+        let reporter = Reporter::start(worker.clone(), reports);
+        let reporter = reporter.map_err(|error| LeaseError::Thread(Arc::new(error)))?;
+        Ok(LeasedFeed { _reporter: reporter, feed, worker, has_ended: false })
     }
 }
 
@@ -134,8 +134,7 @@ fn job_of(resolved: &ResolvedFeed, options: &LeaseOptions) -> Result<JobRecord, 
         steps_per_block: options.steps_per_block,
         steps,
         duplicates_below: options.duplicates_below,
-        is_removed: false,
-        id: None,
+        ..JobRecord::default()
     })
 }
 
@@ -197,7 +196,7 @@ impl LeasedFeed {
         for block in state.blocks.iter_mut().take_while(|block| !block.is_lost) {
             if !block.is_handed_over() {
                 let new = block.handed - block.confirmed;
-                if self.options.acknowledge_every.is_none() || block.is_shared || new < steps.max(1) {
+                if self.worker.options.acknowledge_every.is_none() || block.is_shared || new < steps.max(1) {
                     break;
                 }
                 keep(&mut block.receipt, self.feed.steps().take_receipt())?;
@@ -208,7 +207,7 @@ impl LeasedFeed {
             }
         }
         drop(state);
-        self.worker.has_confirmed();
+        self.worker.changed.notify_all();
         Ok(())
     }
 
@@ -225,8 +224,9 @@ impl LeasedFeed {
     /// The next step of a block that is still this worker's.
     fn next_step(&mut self) -> Result<Option<LeasedStep>, LeaseError> {
         self.worker.state.lock().stopwatch.ask(BootClock.now());
-        if self.options.confirm == Confirm::ByAsking {
-            self.confirm_handed(self.options.acknowledge_every.unwrap_or(1))?;
+        let LeaseOptions { confirm, acknowledge_every, .. } = self.worker.options;
+        if confirm == Confirm::ByAsking {
+            self.confirm_handed(acknowledge_every.unwrap_or(1))?;
         }
         // What cannot count is not trained on.
         if let Some(error) = self.worker.failure() {

@@ -8,7 +8,7 @@ use super::board::Board;
 use super::error::LeaseError;
 use super::keys::BlockId;
 use super::live::{Live, Living, Open};
-use super::records::{NextRecord, OpenRecord, Progress, WhoRecord};
+use super::records::{OpenRecord, Progress, WhoRecord};
 use super::settle::receipt_of;
 use crate::metadata::Metadata;
 
@@ -130,7 +130,7 @@ impl Job {
         let records = metadata.read(&keys.live())?;
         self.board.check_job(&records)?;
         let live = Live::read(keys, job, &records)?;
-        let next = live.next.map_or_else(|| NextRecord::default().into(), |(next, _)| next);
+        let next = live.next.map_or_else(BlockId::default, |(next, _)| next);
         let blocks_per_epoch = job.blocks();
         let opened = next.epoch.saturating_mul(blocks_per_epoch).saturating_add(next.number);
         let open: Vec<_> = live.open.iter().map(|(&block, open)| open_block(block, open)).collect();
@@ -187,8 +187,7 @@ impl Job {
     /// [`LeaseError`] if the records cannot be changed.
     pub fn drain(&self) -> Result<(), LeaseError> {
         let board = &self.board;
-        board.change(&board.transaction().put(board.keys.drain(), "{}"))?;
-        Ok(())
+        board.change(&board.transaction().put(board.keys.drain(), "{}"))
     }
 
     /// Hands out blocks again.
@@ -198,8 +197,7 @@ impl Job {
     /// [`LeaseError`] if the records cannot be changed.
     pub fn undrain(&self) -> Result<(), LeaseError> {
         let board = &self.board;
-        board.change(&board.transaction().remove(board.keys.drain()))?;
-        Ok(())
+        board.change(&board.transaction().remove(board.keys.drain()))
     }
 
     /// Checks that the job is still there.

@@ -18,6 +18,8 @@
 //! A worker puts its receipts under its lease's number, which no other worker ever has, so it knows what they
 //! contain without reading them. When a receipt has grown large, the worker begins the next one.
 
+use serde::{Deserialize, Serialize};
+
 use super::error::LeaseError;
 use crate::metadata::LeaseId;
 
@@ -27,11 +29,11 @@ const NAME_BYTES_MAX: usize = 100;
 /// The keys of a job.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
-    job: String,
+    pub(super) name: String,
 }
 
 /// A block of a job: the epoch, and the number in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlockId {
     /// The epoch.
     pub epoch: u64,
@@ -61,11 +63,11 @@ impl BlockId {
 impl Keys {
     pub(super) fn new(job: &str) -> Result<Self, LeaseError> {
         check_name("job", job)?;
-        Ok(Keys { job: job.to_owned() })
+        Ok(Keys { name: job.to_owned() })
     }
 
     pub(super) fn all(&self) -> String {
-        format!("/leases/{}/", self.job)
+        format!("/leases/{}/", self.name)
     }
 
     pub(super) fn job(&self) -> String {
@@ -73,7 +75,7 @@ impl Keys {
     }
 
     pub(super) fn live(&self) -> String {
-        format!("/leases/{}/live/", self.job)
+        format!("/leases/{}/live/", self.name)
     }
 
     pub(super) fn next(&self) -> String {
@@ -110,7 +112,7 @@ impl Keys {
     }
 
     pub(super) fn receipts(&self) -> String {
-        format!("/leases/{}/receipts/", self.job)
+        format!("/leases/{}/receipts/", self.name)
     }
 
     /// The receipt of this number that a worker puts of an epoch while it has this lease.

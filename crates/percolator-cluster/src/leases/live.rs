@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
-use super::records::{JobRecord, NextRecord, OpenRecord, WhoRecord, WorkerRecord, read};
+use super::records::{JobRecord, OpenRecord, WhoRecord, WorkerRecord, read};
 use crate::metadata::{LeaseId, Record, Records, Revision};
 
 /// A job under way.
@@ -87,20 +87,15 @@ impl<'r> Live<'r> {
 
 /// The first block that was never opened, by the record that says so.
 pub(super) fn next_of(record: &Record, job: &JobRecord) -> Result<BlockId, LeaseError> {
-    let next = BlockId::from(read::<NextRecord>(record)?);
-    check_next(record.key.clone(), job, next)?;
-    Ok(next)
-}
-
-/// A number that cannot be there would end the job early, or hand out blocks that it has not.
-fn check_next(key: String, job: &JobRecord, next: BlockId) -> Result<(), LeaseError> {
+    let next: BlockId = read(record)?;
+    // A number that cannot be there would end the job early, or hand out blocks that it has not.
     let is_end = next.number == 0 && (next.epoch == job.epochs || job.blocks() == 0);
     if is_end && next.epoch <= job.epochs || job.has(next) {
-        return Ok(());
+        return Ok(next);
     }
     let epochs = if job.epochs == 0 { "no end of".to_owned() } else { job.epochs.to_string() };
     let message = format!("{next} is next, and the job has {epochs} epochs of {} blocks", job.blocks());
-    Err(LeaseError::Record { key, message })
+    Err(LeaseError::Record { key: record.key.clone(), message })
 }
 
 fn check_open(key: String, job: &JobRecord, block: BlockId, open: OpenRecord) -> Result<(), LeaseError> {

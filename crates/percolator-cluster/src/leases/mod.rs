@@ -115,6 +115,7 @@ fn random() -> u32 {
 
 /// Configures a worker of a job, and joins it.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Leases {
     metadata: Arc<dyn Metadata>,
     job: String,
@@ -139,14 +140,12 @@ impl Leases {
     /// Sets how many steps a block has (default: 100); the last one of an epoch may have fewer. All workers
     /// of a job have the same. When a worker dies, at most its blocks are done again: the one that is trained
     /// on, and those that its feed has prefetched from.
-    #[must_use]
     pub fn steps_per_block(mut self, steps: u64) -> Self {
         self.options.steps_per_block = steps;
         self
     }
 
     /// Sets how long a worker's blocks stay its own after it was last heard of (default: 10 s).
-    #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
@@ -155,7 +154,6 @@ impl Leases {
     /// Sets the worker's name (default: the host, the process and a random number). No two workers that run
     /// at one time have the same: one that finds its name taken waits for the other's lease to end, for as
     /// long as its [patience](Self::patience) lasts.
-    #[must_use]
     pub fn worker(mut self, name: impl Into<String>) -> Self {
         self.options.worker = Some(name.into());
         self
@@ -163,14 +161,12 @@ impl Leases {
 
     /// Lets steps count before their block is done, whenever so many new ones are confirmed (default: only
     /// whole blocks count). If the worker dies, the next one goes on after them. Each time is a transaction.
-    #[must_use]
     pub fn acknowledge_every(mut self, steps: u64) -> Self {
         self.options.acknowledge_every = Some(steps);
         self
     }
 
     /// Sets when steps that were handed over count (default: [`Confirm::ByAsking`]).
-    #[must_use]
     pub fn confirm(mut self, confirm: Confirm) -> Self {
         self.options.confirm = confirm;
         self
@@ -178,7 +174,6 @@ impl Leases {
 
     /// Gives a block to a second worker as well if the rate of the one that has it falls below half of the
     /// median of all workers' rates (default: never). See [`duplicate_below`](Self::duplicate_below).
-    #[must_use]
     pub fn duplicate_slow(self) -> Self {
         self.duplicate_below(0.5)
     }
@@ -196,7 +191,6 @@ impl Leases {
     /// Each worker then makes its progress known, and looks whether others have finished its blocks, ten
     /// times in its [ttl](Self::ttl). A worker that asks for a block reads all that the workers have:
     /// a job of hundreds of workers should not be one of small blocks as well.
-    #[must_use]
     pub fn duplicate_below(mut self, share: f64) -> Self {
         self.options.duplicates_below = Some(share);
         self
@@ -207,7 +201,6 @@ impl Leases {
     /// all that was taken. Until then the feed goes on with the blocks that it has, however long that takes.
     /// The error that it ends the wait with [may pass](LeaseError::may_pass): the feed tries on beside it,
     /// and can be asked again.
-    #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.options.patience = patience;
         self

@@ -62,33 +62,15 @@ impl JobVerdict {
     }
 }
 
-impl JobAccount {
-    /// Judges it.
-    fn verdict(self, digest: Option<(&str, &DataDigest)>) -> Result<JobVerdict, LeaseError> {
-        let JobAccount { done, receipts, under_way, was_set_back } = self;
-        let named = receipts.iter().map(|(name, receipt)| (name.as_str(), receipt));
-        let verdict = match digest {
-            // What is missing is found by the number of epochs that are done.
-            _ if receipts.is_empty() => {
-                Verdict { epochs: Vec::new(), absent_epochs: Vec::new(), absent_replicas: Vec::new() }
-            }
-            None => Verdict::of(named)?,
-            Some(digest) => Verdict::with_digest(digest, named)?,
-        };
-        Ok(JobVerdict { done, verdict, under_way, was_set_back })
-    }
-}
-
 impl JobStatus {
     /// Returns how many epochs are done, from the first on, and those from there on that are under way.
     #[must_use]
     pub fn epochs_by_state(&self) -> (u64, Vec<EpochUnderWay>) {
-        let first_open = self.open.iter().map(|open| open.block.epoch).min().unwrap_or(u64::MAX);
-        let done = first_open.min(self.next.epoch);
         let blocks = self.blocks_per_epoch;
         // Only the epochs that have open blocks: the records may say that there are any number between them.
         let begun: BTreeSet<u64> =
             self.open.iter().map(|open| open.block.epoch).chain([self.next.epoch]).collect();
+        let done = begun.first().copied().unwrap_or_default();
         let under_way = begun.into_iter().map(|epoch| {
             let of_epoch = || self.open.iter().filter(move |open| open.block.epoch == epoch);
             let (open, held) =
@@ -124,6 +106,16 @@ impl Job {
     ///
     /// [`LeaseError`] if the records cannot be read, or the receipts are not of one run.
     pub fn verdict(&self, digest: Option<(&str, &DataDigest)>) -> Result<JobVerdict, LeaseError> {
-        self.account()?.verdict(digest)
+        let JobAccount { done, receipts, under_way, was_set_back } = self.account()?;
+        let named = receipts.iter().map(|(name, receipt)| (name.as_str(), receipt));
+        let verdict = match digest {
+            // What is missing is found by the number of epochs that are done.
+            _ if receipts.is_empty() => {
+                Verdict { epochs: Vec::new(), absent_epochs: Vec::new(), absent_replicas: Vec::new() }
+            }
+            None => Verdict::of(named)?,
+            Some(digest) => Verdict::with_digest(digest, named)?,
+        };
+        Ok(JobVerdict { done, verdict, under_way, was_set_back })
     }
 }

@@ -14,7 +14,7 @@ use crate::metadata::Record;
 pub(super) const VERSION: u32 = 1;
 
 /// What all workers of a job must have in common.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct JobRecord {
     pub(super) version: u32,
     /// The SHA-256 of the feed's schedule: of all that decides which record comes when.
@@ -35,13 +35,6 @@ pub(super) struct JobRecord {
     /// job of this name may have the revision of this one.
     #[serde(default)]
     pub(super) id: Option<Uuid>,
-}
-
-/// The first block that was never opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct NextRecord {
-    pub(super) epoch: u64,
-    pub(super) number: u64,
 }
 
 /// A block that workers may have or take, and that is not done.
@@ -107,12 +100,6 @@ pub(super) struct ReceiptRecord {
     pub(super) receipt: String,
 }
 
-impl From<NextRecord> for BlockId {
-    fn from(NextRecord { epoch, number }: NextRecord) -> Self {
-        BlockId { epoch, number }
-    }
-}
-
 impl JobRecord {
     /// How many blocks an epoch has.
     pub(super) fn blocks(&self) -> u64 {
@@ -120,10 +107,10 @@ impl JobRecord {
     }
 
     /// The block after this one.
-    pub(super) fn after(&self, BlockId { epoch, number }: BlockId) -> NextRecord {
+    pub(super) fn after(&self, BlockId { epoch, number }: BlockId) -> BlockId {
         match number + 1 < self.blocks() {
-            true => NextRecord { epoch, number: number + 1 },
-            false => NextRecord { epoch: epoch + 1, number: 0 },
+            true => BlockId { epoch, number: number + 1 },
+            false => BlockId { epoch: epoch + 1, number: 0 },
         }
     }
 
@@ -173,11 +160,11 @@ mod tests {
         assert_eq!(job.blocks(), 3);
         assert_eq!([0, 2, 3].map(|number| job.steps_of(block(0, number))), [4, 2, 0]);
         assert_eq!([block(1, 2), block(1, 3), block(2, 0)].map(|block| job.has(block)), [true, false, false]);
-        assert_eq!(BlockId::from(job.after(block(0, 1))), block(0, 2));
-        assert_eq!(BlockId::from(job.after(block(0, 2))), block(1, 0));
+        assert_eq!(job.after(block(0, 1)), block(0, 2));
+        assert_eq!(job.after(block(0, 2)), block(1, 0));
         let endless = JobRecord { epochs: 0, ..job };
         let last = block(u64::MAX - 1, 2);
-        assert_eq!([last, endless.after(last).into()].map(|block| endless.has(block)), [true, false]);
+        assert_eq!([last, endless.after(last)].map(|block| endless.has(block)), [true, false]);
         assert_eq!(Progress::new(3, Duration::from_millis(1500)).rate(), Some(2.0));
         assert_eq!(Progress::default().rate(), None);
     }

@@ -45,10 +45,7 @@ impl Job {
         // so that no worker begins a new job over remaining records. Each removal asks for it, too: one that
         // comes late, or a second reset, finds another and removes nothing of the next job.
         let record = found.get(&own);
-        let mark = match record {
-            Some(record) => Transaction::new().when_modified(&*own, record.modified),
-            None => Transaction::new().when_missing(&*own),
-        };
+        let mark = Transaction::new().when_seen(&*own, record.map(|record| record.modified));
         let marked = commit(metadata, name, &mark.put(&*own, write(&removed(record))))?;
         let transaction = || Transaction::new().when_modified(&*own, marked);
         for front in [keys.receipts(), keys.live()] {
@@ -72,14 +69,9 @@ fn removed(record: Option<&Record>) -> JobRecord {
     let known = record.and_then(|record| read::<JobRecord>(record).ok());
     let known = known.filter(|job| job.version == VERSION && job.steps_per_block > 0).unwrap_or(JobRecord {
         version: VERSION,
-        schedule: String::new(),
         source: "unknown: the job's record was damaged".to_owned(),
-        epochs: 0,
         steps_per_block: 1,
-        steps: 0,
-        duplicates_below: None,
-        is_removed: true,
-        id: None,
+        ..JobRecord::default()
     });
     JobRecord { is_removed: true, ..known }
 }

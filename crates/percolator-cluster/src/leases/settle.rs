@@ -1,5 +1,7 @@
 //! What a worker reports about a block that it has: one transaction decides whether it counts.
 
+use std::collections::BTreeSet;
+
 use percolator::Receipt;
 
 use super::board::Board;
@@ -94,10 +96,7 @@ impl Board {
             self.admit()?;
             let transaction =
                 self.transaction().when_held_by(&*held, lease).when_modified(&*open, settlement.open);
-            let transaction = match after {
-                None => transaction.when_missing(&**key),
-                Some(revision) => transaction.when_modified(&**key, *revision),
-            };
+            let transaction = transaction.when_seen(&**key, *after);
             let transaction = match change {
                 Change::Finish => transaction.remove(&*open).remove(&*held),
                 Change::Acknowledge(steps) => {
@@ -178,7 +177,7 @@ impl Board {
     }
 
     /// Returns those of the blocks, which a worker holds, that are done.
-    pub(super) fn finished(&self, held: &[BlockId]) -> Result<Vec<BlockId>, LeaseError> {
+    pub(super) fn finished(&self, held: &BTreeSet<BlockId>) -> Result<Vec<BlockId>, LeaseError> {
         if held.is_empty() {
             return Ok(Vec::new());
         }

@@ -36,9 +36,10 @@ impl Blocks for Taker {
         _plan: &Plan,
         is_stopping: &dyn Fn() -> bool,
     ) -> Result<Option<Block>, Box<dyn Error + Send + Sync>> {
-        let worker = self.worker.get().ok_or("the feed was started before its worker had joined the job")?;
+        let none = "the feed was started before its worker had joined the job";
+        let worker = self.worker.get().cloned().ok_or(none)?;
         let is_stopping = || is_stopping() || worker.is_ending();
-        take(worker, &mut self.sight, &mut self.next_lease, &is_stopping).map_err(|error| {
+        self.take(&worker, &is_stopping).map_err(|error| {
             let message = error.to_string();
             *worker.take_failed.lock() = Some(error);
             message.into()
@@ -57,46 +58,62 @@ impl Drop for Taker {
     }
 }
 
-/// Takes the next block. Returns `None` if there is none, or if it is no longer wanted. An error that may
-/// pass is told to the consumer once it has nothing left, and ends nothing.
-fn take(
-    worker: &Worker,
-    sight: &mut Sight,
-    next_lease: &mut Option<Lease>,
-    is_stopping: &dyn Fn() -> bool,
-) -> Result<Option<Block>, LeaseError> {
-    let mut pauses = Pauses::default();
-    // A worker that dies should leave as little as possible unreported: finished blocks are reported first.
-    while !is_stopping() && worker.wait_while(State::is_behind, LOOK) {}
-    while !is_stopping() {
-        match try_to_take(worker, sight, next_lease, is_stopping) {
-            Ok(Tried::Taken(block)) => {
-                worker.has_answer(Asks::Block);
-                return Ok(Some(block));
-            }
-            Ok(Tried::Over) => {
-                worker.has_answer(Asks::Block);
-                break;
-            }
-            Ok(Tried::Again) => {
-                worker.has_answer(Asks::Block);
-                pauses = Pauses::default();
-            }
-            Err(error) if error.may_pass() => {
-                warn!(worker = worker.name(), %error, "it did not succeed: trying again");
-                worker.has_no_answer(Asks::Block, error);
-                let end = Instant::now() + pauses.next();
-                while !is_stopping() && Instant::now() < end {
-                    thread::sleep(end.saturating_duration_since(Instant::now()).min(LOOK / 4));
+impl Taker {
+    /// Takes the next block. Returns `None` if there is none, or if it is no longer wanted. An error that may
+    /// pass is told to the consumer once it has nothing left, and ends nothing.
+    fn take(&mut self, worker: &Worker, is_stopping: &dyn Fn() -> bool) -> Result<Option<Block>, LeaseError> {
+        let mut pauses = Pauses::default();
+        // A worker that dies should leave as little as possible unreported: finished blocks are reported
+        // first.
+        while !is_stopping() && worker.wait_while(State::is_behind, LOOK) {}
+        while !is_stopping() {
+            let tried = match self.try_to_take(worker, is_stopping) {
+                Err(error) if error.may_pass() => {
+                    warn!(worker = worker.name(), %error, "it did not succeed: trying again");
+                    worker.has_no_answer(Asks::Block, error);
+                    let end = Instant::now() + pauses.next();
+                    while !is_stopping() && Instant::now() < end {
+                        thread::sleep(end.saturating_duration_since(Instant::now()).min(LOOK / 4));
+                    }
+                    continue;
                 }
+                tried => tried?,
+            };
+            worker.has_answer(Asks::Block);
+            match tried {
+                Tried::Taken(block) => return Ok(Some(block)),
+                Tried::Over => break,
+                Tried::Again => pauses = Pauses::default(),
             }
-            Err(error) => return Err(error),
+        }
+        // The feed does not end before what was confirmed by asking counts, or is known to be lost.
+        let waits = worker.options.confirm == Confirm::ByAsking;
+        while waits && !is_stopping() && worker.wait_while(State::has_blocks, LOOK) {}
+        Ok(None)
+    }
+
+    fn try_to_take(&mut self, worker: &Worker, is_stopping: &dyn Fn() -> bool) -> Result<Tried, LeaseError> {
+        let lease = worker.lease.lock().clone();
+        if lease.has_ended() {
+            return worker.go_on_after(lease.id(), &mut self.next_lease).map(|()| Tried::Again);
+        }
+        match worker.ask(lease.id(), &mut self.sight) {
+            Ok(Taken::Block(taken)) => Ok(Tried::Taken(worker.add(taken, lease.id()))),
+            // It may be waited for itself: for the blocks that it has and does not confirm.
+            Ok(Taken::Wait(_)) if worker.options.confirm == Confirm::ByCall => Ok(Tried::Over),
+            Ok(Taken::Wait(revision)) => {
+                worker.has_answer(Asks::Block);
+                wait(worker, revision, is_stopping).map(|()| Tried::Again)
+            }
+            Ok(Taken::Over) => Ok(Tried::Over),
+            Err(LeaseError::Metadata(MetadataError::LeaseExpired { .. })) => {
+                // If it gets no other one now, it asks for one the next time.
+                lease.note_end();
+                worker.go_on_after(lease.id(), &mut self.next_lease).map(|()| Tried::Again)
+            }
+            Err(error) => Err(error),
         }
     }
-    // The feed does not end before what was confirmed by asking counts, or is known to be lost.
-    let waits = worker.options.confirm == Confirm::ByAsking;
-    while waits && !is_stopping() && worker.wait_while(State::has_blocks, LOOK) {}
-    Ok(None)
 }
 
 /// What a try has come to.
@@ -105,34 +122,6 @@ enum Tried {
     /// Something has changed, or has been waited for.
     Again,
     Over,
-}
-
-fn try_to_take(
-    worker: &Worker,
-    sight: &mut Sight,
-    next_lease: &mut Option<Lease>,
-    is_stopping: &dyn Fn() -> bool,
-) -> Result<Tried, LeaseError> {
-    let lease = worker.lease.lock().clone();
-    if lease.has_ended() {
-        return worker.go_on_after(lease.id(), next_lease).map(|()| Tried::Again);
-    }
-    match worker.ask(lease.id(), sight) {
-        Ok(Taken::Block(taken)) => Ok(Tried::Taken(worker.add(taken, lease.id()))),
-        // It may be waited for itself: for the blocks that it has and does not confirm.
-        Ok(Taken::Wait(_)) if worker.options.confirm == Confirm::ByCall => Ok(Tried::Over),
-        Ok(Taken::Wait(revision)) => {
-            worker.has_answer(Asks::Block);
-            wait(worker, revision, is_stopping).map(|()| Tried::Again)
-        }
-        Ok(Taken::Over) => Ok(Tried::Over),
-        Err(LeaseError::Metadata(MetadataError::LeaseExpired { .. })) => {
-            // If it gets no other one now, it asks for one the next time.
-            lease.note_end();
-            worker.go_on_after(lease.id(), next_lease).map(|()| Tried::Again)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Waits until it is worth asking again: something has changed, or, if slow blocks are duplicated, some time

@@ -13,7 +13,7 @@ use tracing::warn;
 use super::LeaseOptions;
 use super::board::{Asker, Board, Taken, TakenBlock};
 use super::error::LeaseError;
-use super::keys::{BlockId, Keys};
+use super::keys::BlockId;
 use super::pace::{Sight, Stopwatch};
 use super::records::{OpenRecord, Pace, Progress, WhoRecord, WorkerRecord};
 use super::settle::{Change, Settled, Settlement};
@@ -32,7 +32,7 @@ pub(super) struct Worker {
     pub(super) lease: Mutex<Arc<Lease>>,
     pub(super) state: Mutex<State>,
     /// Signalled when something is confirmed or answered, or a block comes or goes.
-    changed: Condvar,
+    pub(super) changed: Condvar,
     /// Why the reading thread takes no more blocks: the feed, which ends for it, has only the message.
     pub(super) take_failed: Mutex<Option<LeaseError>>,
 }
@@ -175,14 +175,11 @@ impl Worker {
         let who = who();
         let next = Mutex::default();
         // Who died and was started again at once finds its own name, until its former lease has ended.
-        let lease = Deadline::after(options.patience)
-            .patiently_as(Some(&name), || register(&board, &name, &who, options.ttl, &mut next.lock()))?;
+        let register = || register(&board, &name, &who, options.ttl, &mut next.lock());
+        let deadline = Deadline::after(options.patience);
+        let lease = deadline.patiently_as(Some(&name), LeaseError::may_pass, register)?;
         let (lease, state, take_failed) = (Mutex::new(Arc::new(lease)), Mutex::default(), Mutex::default());
         Ok(Worker { board, name, who, options, lease, state, changed: Condvar::new(), take_failed })
-    }
-
-    pub(super) fn keys(&self) -> &Keys {
-        &self.board.keys
     }
 
     pub(super) fn name(&self) -> &str {
@@ -221,13 +218,16 @@ impl Worker {
         }
     }
 
+    /// The blocks that it has by this lease.
+    fn blocks_under(&self, lease: LeaseId) -> BTreeSet<BlockId> {
+        let state = self.state.lock();
+        let blocks = state.blocks.iter().filter(|block| !block.is_lost && block.lease == lease);
+        blocks.map(|block| block.id).collect()
+    }
+
     /// Asks for a block, under this lease. Looks at the other workers as of now.
     pub(super) fn ask(&self, lease: LeaseId, sight: &mut Sight) -> Result<Taken, LeaseError> {
-        let known: BTreeSet<BlockId> = {
-            let state = self.state.lock();
-            let has = |block: &&HeldBlock| !block.is_lost && block.lease == lease;
-            state.blocks.iter().filter(has).map(|block| block.id).collect()
-        };
+        let known = self.blocks_under(lease);
         let record = self.options.duplicates_below.map(|_| self.record());
         let asker = Asker { worker: &self.name, lease, who: who(), record, known: &known };
         self.board.take(&asker, sight.at(BootClock.now()))
@@ -266,11 +266,6 @@ impl Worker {
         }
         blocks.push_back(block);
         steps
-    }
-
-    /// Says something of a block.
-    pub(super) fn settle(&self, settlement: &mut Settlement) -> Result<Settled, LeaseError> {
-        self.board.settle(&self.name, &self.record(), settlement)
     }
 
     /// What was said of a block is answered.
@@ -347,11 +342,6 @@ impl Worker {
     /// Whether something is confirmed that has no answer.
     pub(super) fn has_more_to_say(&self) -> bool {
         self.state.lock().blocks.iter().any(HeldBlock::is_open)
-    }
-
-    /// Something is confirmed.
-    pub(super) fn has_confirmed(&self) {
-        self.changed.notify_all();
     }
 
     /// The worker leaves: its threads are to end.
@@ -435,7 +425,7 @@ impl Worker {
     }
 
     /// This worker's record, as of now.
-    fn record(&self) -> WorkerRecord {
+    pub(super) fn record(&self) -> WorkerRecord {
         let State { blocks, stopwatch, .. } = &*self.state.lock();
         let mut pace = stopwatch.pace(BootClock.now());
         if blocks.iter().all(|block| block.is_lost || block.is_handed_over()) {
@@ -453,12 +443,7 @@ impl Worker {
             self.board.report(&self.name, lease, &record)?;
             *reported = Some((lease, record.pace));
         }
-        let held: Vec<BlockId> = {
-            let state = self.state.lock();
-            let blocks = state.blocks.iter().filter(|block| !block.is_lost && block.lease == lease);
-            blocks.map(|block| block.id).collect()
-        };
-        for block in self.board.finished(&held)? {
+        for block in self.board.finished(&self.blocks_under(lease))? {
             let mut state = self.state.lock();
             let lost = state.lose(|held| held.id == block && held.lease == lease);
             drop(state);

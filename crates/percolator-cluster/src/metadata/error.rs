@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::records::LeaseId;
-use crate::patience::TryAgain;
 
 /// Why records cannot be read or changed.
 #[non_exhaustive]
@@ -79,10 +78,4 @@ pub enum MetadataError {
         /// The cause.
         source: Arc<dyn Error + Send + Sync>,
     },
-}
-
-impl TryAgain for MetadataError {
-    fn is_tried_again(&self) -> bool {
-        matches!(self, MetadataError::Unreachable { .. })
-    }
 }

@@ -25,14 +25,16 @@ const RENEWALS_AFTER_ERROR: u32 = 20;
 /// transaction whose condition is a record that it holds.
 #[derive(Debug)]
 pub struct Lease {
-    id: LeaseId,
-    shared: Arc<Shared>,
-    metadata: Arc<dyn Metadata>,
+    kept: Arc<Kept>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// What the thread and its users share.
 #[derive(Debug)]
-struct Shared {
+struct Kept {
+    id: LeaseId,
+    ttl: Duration,
+    metadata: Arc<dyn Metadata>,
     state: Mutex<State>,
     /// Signalled when the lease is to be given up.
     given_up: Condvar,
@@ -62,89 +64,83 @@ impl Lease {
         let id = metadata.grant(ttl)?;
         let lasts_until = asked.saturating_add(ttl);
         let state = State { lasts_until, has_ended: false, is_given_up: false, is_left: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), given_up: Condvar::new() });
-        let keeper = Keeper { id, ttl, shared: shared.clone(), metadata: metadata.clone() };
-        let spawned = thread::Builder::new().name(format!("lease:{id}")).spawn(move || keeper.run());
+        let (state, given_up) = (Mutex::new(state), Condvar::new());
+        let kept = Arc::new(Kept { id, ttl, metadata, state, given_up });
+        let works = kept.clone();
+        let spawned = thread::Builder::new().name(format!("lease:{id}")).spawn(move || works.run());
         let thread = match spawned {
             Ok(thread) => Some(thread),
             Err(error) => {
-                let _ = metadata.revoke(id);
-                let (place, what) = (metadata.place(), "start the thread that keeps a lease alive");
+                let _ = kept.metadata.revoke(id);
+                let (place, what) = (kept.metadata.place(), "start the thread that keeps a lease alive");
                 return Err(MetadataError::Failed { place, what, source: Arc::new(error) });
             }
         };
-        Ok(Lease { id, shared, metadata, thread })
+        Ok(Lease { kept, thread })
     }
 
     /// Returns its number.
     #[must_use]
     pub fn id(&self) -> LeaseId {
-        self.id
+        self.kept.id
     }
 
     /// Returns whether it lasts for certain. If not, its end may not have been seen where the records are.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        let state = self.shared.state.lock();
+        let state = self.kept.state.lock();
         !state.has_ended && BootClock.now() < state.lasts_until
     }
 
     /// Returns whether it is known to have ended, and will not come back.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.shared.state.lock().has_ended
+        self.kept.state.lock().has_ended
     }
 
     /// A caller was told that it has ended.
     pub(crate) fn note_end(&self) {
-        let state = &mut *self.shared.state.lock();
+        let state = &mut *self.kept.state.lock();
         (state.has_ended, state.is_given_up) = (true, true);
-        self.shared.given_up.notify_all();
+        self.kept.given_up.notify_all();
     }
 
     /// It is not kept alive any more. When it is dropped, its end is not made known: it ends by itself.
     pub(crate) fn leave(&self) {
-        let state = &mut *self.shared.state.lock();
+        let state = &mut *self.kept.state.lock();
         (state.is_left, state.is_given_up) = (true, true);
-        self.shared.given_up.notify_all();
+        self.kept.given_up.notify_all();
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.shared.state.lock().is_given_up = true;
-        self.shared.given_up.notify_all();
+        self.kept.state.lock().is_given_up = true;
+        self.kept.given_up.notify_all();
         // The thread waits for no more than one answer, and that wait has an end.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let state = self.shared.state.lock();
+        let state = self.kept.state.lock();
         if state.has_ended || state.is_left {
             return;
         }
         drop(state);
-        if let Err(error) = self.metadata.revoke(self.id) {
-            warn!(lease = %self.id, %error, "a lease could not be given back, and ends by itself");
+        if let Err(error) = self.kept.metadata.revoke(self.kept.id) {
+            warn!(lease = %self.kept.id, %error, "a lease could not be given back, and ends by itself");
         }
     }
 }
 
-/// What the thread has.
-struct Keeper {
-    id: LeaseId,
-    ttl: Duration,
-    shared: Arc<Shared>,
-    metadata: Arc<dyn Metadata>,
-}
-
-impl Keeper {
-    fn run(self) {
+impl Kept {
+    /// Keeps it alive until it is given up, or has ended.
+    fn run(&self) {
         // The time that was granted may be longer than the one that was asked for.
         let mut pause = self.ttl / RENEWALS;
         loop {
-            let mut state = self.shared.state.lock();
+            let mut state = self.state.lock();
             if !state.is_given_up {
-                self.shared.given_up.wait_for(&mut state, pause);
+                self.given_up.wait_for(&mut state, pause);
             }
             if state.is_given_up {
                 return;
@@ -152,7 +148,7 @@ impl Keeper {
             drop(state);
             let asked = BootClock.now();
             let renewed = self.metadata.keep_alive(self.id);
-            let mut state = self.shared.state.lock();
+            let mut state = self.state.lock();
             match renewed {
                 Ok(ttl) => {
                     state.lasts_until = asked.saturating_add(ttl);

@@ -42,7 +42,7 @@ struct Shared {
 ///
 /// 1. `revision` is not lower than that of any record, and grows with each transaction that changes one.
 /// 2. The lease of a record is in `leases`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Book {
     revision: Revision,
     records: BTreeMap<String, Record>,
@@ -73,14 +73,7 @@ impl MemoryMetadata {
 
     /// Returns no records, whose leases end by this clock.
     pub fn with_clock(clock: impl Clock + 'static) -> Self {
-        let book = Book {
-            revision: Revision(1),
-            records: BTreeMap::new(),
-            leases: BTreeMap::new(),
-            last_lease: 0,
-            removed: BTreeSet::new(),
-            forgotten: Revision(i64::MIN),
-        };
+        let book = Book { revision: Revision(1), forgotten: Revision(i64::MIN), ..Book::default() };
         let (book, changed) = (Mutex::new(book), Condvar::new());
         MemoryMetadata { shared: Arc::new(Shared { clock: Arc::new(clock), book, changed }) }
     }

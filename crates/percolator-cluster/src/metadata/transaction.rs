@@ -76,6 +76,7 @@ impl Change {
 
 /// Changes that are made together, if conditions hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
 pub struct Transaction {
     conditions: Vec<Condition>,
     changes: Vec<Change>,
@@ -92,52 +93,52 @@ pub enum Outcome {
 
 impl Transaction {
     /// Returns a transaction without conditions or changes.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a condition.
-    #[must_use]
     pub fn when(mut self, condition: Condition) -> Self {
         self.conditions.push(condition);
         self
     }
 
     /// Asks that there is no record of this key.
-    #[must_use]
     pub fn when_missing(self, key: impl Into<String>) -> Self {
         self.when(Condition::Missing(key.into()))
     }
 
     /// Asks that the record of this key was last put at this revision.
-    #[must_use]
     pub fn when_modified(self, key: impl Into<String>, revision: Revision) -> Self {
         self.when(Condition::Modified(key.into(), revision))
     }
 
     /// Asks that the record of this key is removed with this lease.
-    #[must_use]
     pub fn when_held_by(self, key: impl Into<String>, lease: LeaseId) -> Self {
         self.when(Condition::HeldBy(key.into(), lease))
     }
 
+    /// Asks that the record of this key is as it was seen: last put at this revision, or missing.
+    pub(crate) fn when_seen(self, key: impl Into<String>, seen: Option<Revision>) -> Self {
+        match seen {
+            Some(revision) => self.when_modified(key, revision),
+            None => self.when_missing(key),
+        }
+    }
+
     /// Puts a record.
-    #[must_use]
     pub fn put(mut self, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.changes.push(Change::Put { key: key.into(), value: value.into(), lease: None });
         self
     }
 
     /// Puts a record that is removed with a lease.
-    #[must_use]
     pub fn put_under(mut self, lease: LeaseId, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.changes.push(Change::Put { key: key.into(), value: value.into(), lease: Some(lease) });
         self
     }
 
     /// Removes a record.
-    #[must_use]
     pub fn remove(mut self, key: impl Into<String>) -> Self {
         self.changes.push(Change::Remove { key: key.into() });
         self

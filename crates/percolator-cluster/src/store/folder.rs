@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use percolator_files::whole_file::WholeFile;
+use percolator_files::shown;
+use percolator_files::whole_file::{WholeFile, folder_of, temporary_of};
 use uuid::Uuid;
 
 use super::error::StoreError;
@@ -40,13 +41,10 @@ impl FolderStore {
             true => Ok(folder),
             false => Err(io::ErrorKind::NotADirectory.into()),
         });
-        match found {
-            Ok(folder) => Ok(FolderStore { folder }),
-            Err(error) => {
-                let path = percolator_files::shown::path(&folder).to_string();
-                Err(StoreError::NoStore { path, source: error.into() })
-            }
-        }
+        found.map(|folder| FolderStore { folder }).map_err(|error| {
+            let path = shown::path(&folder).to_string();
+            StoreError::NoStore { path, source: error.into() }
+        })
     }
 
     fn folder_of(&self, id: &Id) -> PathBuf {
@@ -76,9 +74,7 @@ impl FolderStore {
     /// The error of a file that should be there.
     fn at_file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
         move |error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                StoreError::Missing { path: percolator_files::shown::path(path).to_string() }
-            }
+            io::ErrorKind::NotFound => StoreError::Missing { path: shown::path(path).to_string() },
             _ => StoreError::at(what, path)(error),
         }
     }
@@ -91,10 +87,9 @@ impl FolderStore {
         lock: impl Fn(&File) -> Result<(), TryLockError>,
         mut look: impl FnMut(&Path) -> Result<(), StoreError>,
     ) -> Result<usize, StoreError> {
-        let mut paths = Vec::new();
-        self.each_entry(id, |entry| paths.extend(is_partial(&entry.file_name()).then(|| entry.path())))?;
         let mut found = 0;
-        for path in paths {
+        for entry in self.entries_of(id)?.iter().filter(|entry| is_partial(&entry.file_name())) {
+            let path = entry.path();
             // A file that cannot be opened is not ours: a pipe, a link, another user's.
             let Ok(file) = options.open(&path) else { continue };
             if !file.metadata().is_ok_and(|found| found.is_file()) {
@@ -109,18 +104,22 @@ impl FolderStore {
         Ok(found)
     }
 
-    /// Looks at each entry of the folder of an id, which may not be there.
-    fn each_entry(&self, id: &Id, mut look: impl FnMut(&DirEntry)) -> Result<(), StoreError> {
+    /// The entries of the folder of an id, which may not be there.
+    fn entries_of(&self, id: &Id) -> Result<Vec<DirEntry>, StoreError> {
         let folder = self.folder_of(id);
-        let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            found => found.map_err(StoreError::at("list the folder", &folder))?,
-        };
-        for entry in entries {
-            look(&entry.map_err(StoreError::at("list the folder", &folder))?);
+        match entries(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            found => found.map_err(StoreError::at("list the folder", &folder)),
         }
-        Ok(())
     }
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<DirEntry>> {
+    fs::read_dir(folder)?.collect()
+}
+
+fn is_folder(entry: &DirEntry) -> bool {
+    entry.file_type().is_ok_and(|found| found.is_dir())
 }
 
 fn sync(folder: &Path) -> io::Result<()> {
@@ -136,9 +135,7 @@ fn uuid_of(name: &[u8]) -> Option<Uuid> {
 
 /// Whether a file is a temporary one of [`WholeFile`], whose final name would be a UUID.
 fn is_partial(name: &OsStr) -> bool {
-    const UUID_BYTES: usize = 36;
-    let Some((uuid, rest)) = name.as_bytes().split_at_checked(UUID_BYTES) else { return false };
-    uuid_of(uuid).is_some() && rest.starts_with(b".") && rest.ends_with(b".percolator-partial")
+    temporary_of(name).is_some_and(|uuid| uuid_of(uuid.as_bytes()).is_some())
 }
 
 impl Store for FolderStore {
@@ -146,7 +143,7 @@ impl Store for FolderStore {
         self.make_folder_of(id)?;
         let path = self.path_of(id, name);
         let file = WholeFile::create(&path).map_err(StoreError::at("write", &path))?;
-        Ok(Box::new(FolderFile { file, path, folder: self.folder_of(id) }))
+        Ok(Box::new(FolderFile { file, path }))
     }
 
     fn open<'a>(&'a self, id: &Id, name: Uuid) -> Result<Box<dyn Read + Send + 'a>, StoreError> {
@@ -156,26 +153,18 @@ impl Store for FolderStore {
     }
 
     fn list(&self, id: &Id) -> Result<Vec<Uuid>, StoreError> {
-        let mut names = Vec::new();
-        self.each_entry(id, |entry| {
-            // A folder is not ours, whatever its name is.
-            let is_folder = || entry.file_type().is_ok_and(|found| found.is_dir());
-            names.extend(uuid_of(entry.file_name().as_bytes()).filter(|_| !is_folder()));
-        })?;
-        Ok(names)
+        // A folder is not ours, whatever its name is.
+        let name = |entry: &DirEntry| uuid_of(entry.file_name().as_bytes()).filter(|_| !is_folder(entry));
+        Ok(self.entries_of(id)?.iter().filter_map(name).collect())
     }
 
     fn ids(&self) -> Result<Vec<Id>, StoreError> {
-        let failed = || StoreError::at("list the folder", &self.folder);
-        let mut ids = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(failed())? {
-            let entry = entry.map_err(failed())?;
-            // Other folders are left alone. Neither is one that disappears while it is examined, nor a link,
-            // which may be another id's folder under a second name.
-            let is_folder = entry.file_type().is_ok_and(|found| found.is_dir());
-            let id = entry.file_name().into_string().ok().and_then(|name| Id::new(name).ok());
-            ids.extend(id.filter(|_| is_folder));
-        }
+        let entries = entries(&self.folder).map_err(StoreError::at("list the folder", &self.folder))?;
+        // Other folders are left alone. Neither is one that disappears while it is examined, nor a link,
+        // which may be another id's folder under a second name.
+        let folders = entries.iter().filter(|entry| is_folder(entry));
+        let names = folders.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut ids: Vec<_> = names.filter_map(|name| Id::new(name).ok()).collect();
         ids.sort();
         Ok(ids)
     }
@@ -201,7 +190,7 @@ impl Store for FolderStore {
     }
 
     fn place(&self) -> String {
-        percolator_files::shown::path(&self.folder).to_string()
+        shown::path(&self.folder).to_string()
     }
 }
 
@@ -224,7 +213,6 @@ fn remove(path: &Path) -> Result<(), StoreError> {
 struct FolderFile {
     file: WholeFile,
     path: PathBuf,
-    folder: PathBuf,
 }
 
 impl Write for FolderFile {
@@ -239,10 +227,11 @@ impl Write for FolderFile {
 
 impl NewFile for FolderFile {
     fn finish(self: Box<Self>) -> Result<(), StoreError> {
-        let FolderFile { file, path, folder } = *self;
+        let FolderFile { file, path } = *self;
+        let folder = folder_of(&path);
         file.finish().map_err(StoreError::at("finish", &path))?;
         // A record will say that the file is there, so its name must outlast the machine's power.
-        sync(&folder).map_err(StoreError::at("sync the folder", &folder))
+        sync(folder).map_err(StoreError::at("sync the folder", folder))
     }
 }
 
@@ -370,9 +359,9 @@ mod tests {
         std::os::unix::fs::symlink("one", folder.path().join("two")).unwrap();
         assert_eq!(store.ids().unwrap(), std::slice::from_ref(&id));
         let partial = |rest: &str| folder.path().join(format!("one/{name}.{rest}.percolator-partial"));
-        std::os::unix::fs::symlink("nowhere", partial("1-0")).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, partial("1-1"), rustix::fs::Mode::RUSR).unwrap();
-        fs::write(partial("1-2"), "begun").unwrap();
+        std::os::unix::fs::symlink("nowhere", partial("0-1-1-0")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, partial("0-1-1-1"), rustix::fs::Mode::RUSR).unwrap();
+        fs::write(partial("0-1-1-2"), "begun").unwrap();
         assert_eq!((store.abandoned(&id).unwrap(), store.remove_abandoned(&id).unwrap()), (1, 1));
         assert_eq!(store.list(&id).unwrap(), [name]);
     }

@@ -1,7 +1,6 @@
 //! Under which name a training's checkpoints are kept.
 
 use std::fmt;
-use std::str::FromStr;
 
 /// The most bytes of an id.
 pub const ID_BYTES_MAX: usize = 200;
@@ -56,14 +55,6 @@ impl fmt::Display for Id {
     /// In quotes and escaped, for messages: [`as_str`](Self::as_str) is for keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0)
-    }
-}
-
-impl FromStr for Id {
-    type Err = IdError;
-
-    fn from_str(id: &str) -> Result<Self, IdError> {
-        Id::new(id)
     }
 }
 

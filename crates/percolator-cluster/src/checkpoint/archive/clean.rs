@@ -74,32 +74,31 @@ pub enum Left {
     Unreadable(Vec<String>),
 }
 
+impl Cleaned {
+    /// Nothing was removed, or would be.
+    fn nothing(kept: &Kept, left: Option<Left>) -> Self {
+        Cleaned { id: kept.id.clone(), taken_out: Vec::new(), removed: Vec::new(), unfinished: 0, left }
+    }
+}
+
 /// What is to go, of what there is.
 fn plan(
     kept: &Kept,
     options: &CleanOptions,
     is_whole: &mut dyn FnMut(&Entry) -> Result<bool, CheckpointError>,
 ) -> Result<Cleaned, CheckpointError> {
-    let cleaned = Cleaned {
-        id: kept.id.clone(),
-        taken_out: Vec::new(),
-        removed: Vec::new(),
-        unfinished: kept.unfinished,
-        left: None,
-    };
+    let cleaned = |left| Cleaned { unfinished: kept.unfinished, ..Cleaned::nothing(kept, left) };
     let record = match &kept.record {
         Some(Ok(record)) => record,
-        Some(Err(error)) => {
-            return Ok(Cleaned { left: Some(Left::NotUnderstood(error.clone())), ..cleaned });
-        }
+        Some(Err(error)) => return Ok(cleaned(Some(Left::NotUnderstood(error.clone())))),
         None if !options.without_record && !kept.is_empty() => {
-            let left = Some(Left::NoRecord { files: kept.files.len() });
-            return Ok(Cleaned { left, unfinished: 0, ..cleaned });
+            return Ok(Cleaned::nothing(kept, Some(Left::NoRecord { files: kept.files.len() })));
         }
         None if kept.unreadable.is_empty() => {
-            return Ok(Cleaned { removed: kept.files.iter().map(|file| file.uuid).collect(), ..cleaned });
+            let removed = kept.files.iter().map(|file| file.uuid).collect();
+            return Ok(Cleaned { removed, ..cleaned(None) });
         }
-        None => return Ok(Cleaned { left: Some(Left::Unreadable(kept.unreadable.clone())), ..cleaned }),
+        None => return Ok(cleaned(Some(Left::Unreadable(kept.unreadable.clone())))),
     };
     let taken_out = taken_out(record, options, is_whole)?;
     let is_out = |uuid| taken_out.iter().any(|entry| entry.uuid == uuid);
@@ -126,7 +125,7 @@ fn plan(
     };
     let may_go = |uuid| is_out(uuid) || (!record.names(uuid) && may_go_unnamed(uuid));
     let removed = kept.files.iter().map(|file| file.uuid).filter(|&uuid| may_go(uuid)).collect();
-    Ok(Cleaned { taken_out, removed, left, ..cleaned })
+    Ok(Cleaned { taken_out, removed, ..cleaned(left) })
 }
 
 /// Which checkpoints a record is to lose: those that come after as many whole ones as are to be kept, so that
@@ -178,14 +177,8 @@ impl Archive {
             }
         };
         let planned = plan(&kept, options, &mut is_whole)?;
-        let held = |by: Writer| Cleaned {
-            taken_out: Vec::new(),
-            removed: Vec::new(),
-            unfinished: 0,
-            left: Some(Left::Held(by)),
-            ..planned.clone()
-        };
-        if let Some((by, _)) = kept.held {
+        let held = |by: &Writer| Cleaned::nothing(&kept, Some(Left::Held(by.clone())));
+        if let Some((by, _)) = &kept.held {
             return Ok(held(by));
         }
         let is_nothing =
@@ -197,7 +190,7 @@ impl Archive {
         let begun = Protocol::begin(store, metadata, id.clone(), KEPT_MAX, TTL, Duration::ZERO);
         let mut protocol = match begun {
             Ok((protocol, _)) => protocol,
-            Err(CheckpointError::Held { by, .. }) => return Ok(held(*by)),
+            Err(CheckpointError::Held { by, .. }) => return Ok(held(&by)),
             Err(error) => return Err(error.into()),
         };
         if options.without_record {
@@ -214,7 +207,7 @@ impl Archive {
             Some(Left::NoRecord { .. }) => 0,
             _ => {
                 protocol.confirm_hold()?;
-                self.store.remove_abandoned(id)?
+                self.store.remove_abandoned(id).map_err(CheckpointError::from)?
             }
         };
         Ok(Cleaned { removed, unfinished, ..planned })

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use percolator_files::shown;
 
 use crate::checkpoint::{CheckpointError, Rejected};
-use crate::metadata::MetadataError;
-use crate::store::{Id, StoreError};
+use crate::store::Id;
 
 /// Why checkpoints cannot be verified, taken out or cleaned up.
 #[non_exhaustive]
@@ -83,17 +82,5 @@ impl ArchiveError {
             io::ErrorKind::AlreadyExists => ArchiveError::Exists { path },
             _ => ArchiveError::Target { path, source: error.into() },
         }
-    }
-}
-
-impl From<StoreError> for ArchiveError {
-    fn from(error: StoreError) -> Self {
-        ArchiveError::Checkpoint(error.into())
-    }
-}
-
-impl From<MetadataError> for ArchiveError {
-    fn from(error: MetadataError) -> Self {
-        ArchiveError::Checkpoint(error.into())
     }
 }

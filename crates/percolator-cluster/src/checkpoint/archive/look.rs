@@ -22,7 +22,7 @@ impl Archive {
     ///
     /// [`CheckpointError::Metadata`] and [`CheckpointError::Store`].
     pub fn ids(&self) -> Result<Ids, CheckpointError> {
-        let front = Keys::of_records();
+        let front = Keys::OF_RECORDS;
         let mut ids = Ids::default();
         for record in self.metadata.read(front)?.records {
             match record.key.strip_prefix(front).map(Id::new) {

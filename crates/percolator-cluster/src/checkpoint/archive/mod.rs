@@ -19,8 +19,8 @@ pub use self::clean::{CleanOptions, Cleaned, Left};
 pub use self::error::ArchiveError;
 pub use self::extract::Extracted;
 use super::entry::{Entry, Writer};
+use super::error::Fault;
 use super::record::{CheckpointRecord, RecordError};
-use super::restore::Fault;
 use crate::metadata::Metadata;
 use crate::store::{Id, Store};
 

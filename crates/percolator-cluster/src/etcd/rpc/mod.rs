@@ -12,18 +12,13 @@ use prost::{Enumeration, Message, Oneof};
 
 use crate::metadata::{OPERATIONS_MAX, VALUE_BYTES_MAX};
 
-/// The most bytes of an answer with records: those of all conditions, each as large as etcd takes them by
-/// default.
-const RECORDS_BYTES_MAX: usize = OPERATIONS_MAX * (VALUE_BYTES_MAX / 2 * 3);
-/// The most bytes of any other answer: what tonic takes by default.
-const OTHER_BYTES_MAX: usize = 4 << 20;
+/// The most bytes of an answer: the records of all conditions, each as large as etcd takes them by default.
+pub(super) const ANSWER_BYTES_MAX: usize = OPERATIONS_MAX * (VALUE_BYTES_MAX / 2 * 3);
 
 /// A message that is sent to one of etcd's methods.
 pub(crate) trait Question: Message + Clone + 'static {
     /// The path of the method.
     const METHOD: &'static str;
-    /// The most bytes that an answer may have.
-    const ANSWER_BYTES_MAX: usize;
     /// What it answers with.
     type Answer: Answer + Message + Default;
 }
@@ -41,10 +36,9 @@ pub(crate) trait Answer: Send + 'static {
 }
 
 macro_rules! methods {
-    ($($kind:ident $method:literal: $question:ty => $answer:ty, $bytes_max:expr;)*) => { $(
+    ($($kind:ident $method:literal: $question:ty => $answer:ty;)*) => { $(
         impl Question for $question {
             const METHOD: &'static str = concat!("/etcdserverpb.", $method);
-            const ANSWER_BYTES_MAX: usize = $bytes_max;
             type Answer = $answer;
         }
 
@@ -59,15 +53,15 @@ macro_rules! methods {
 }
 
 methods! {
-    Unary "KV/Range": RangeRequest => RangeResponse, RECORDS_BYTES_MAX;
-    Unary "KV/Txn": TxnRequest => TxnResponse, RECORDS_BYTES_MAX;
-    Streamed "Watch/Watch": WatchRequest => WatchResponse, RECORDS_BYTES_MAX;
-    Unary "Lease/LeaseGrant": LeaseGrantRequest => LeaseGrantResponse, OTHER_BYTES_MAX;
-    Unary "Lease/LeaseRevoke": LeaseRevokeRequest => LeaseRevokeResponse, OTHER_BYTES_MAX;
-    Streamed "Lease/LeaseKeepAlive": LeaseKeepAliveRequest => LeaseKeepAliveResponse, OTHER_BYTES_MAX;
-    Unary "Lease/LeaseTimeToLive": LeaseTimeToLiveRequest => LeaseTimeToLiveResponse, OTHER_BYTES_MAX;
-    Unary "Maintenance/Status": StatusRequest => StatusResponse, OTHER_BYTES_MAX;
-    Unary "Auth/Authenticate": AuthenticateRequest => AuthenticateResponse, OTHER_BYTES_MAX;
+    Unary "KV/Range": RangeRequest => RangeResponse;
+    Unary "KV/Txn": TxnRequest => TxnResponse;
+    Streamed "Watch/Watch": WatchRequest => WatchResponse;
+    Unary "Lease/LeaseGrant": LeaseGrantRequest => LeaseGrantResponse;
+    Unary "Lease/LeaseRevoke": LeaseRevokeRequest => LeaseRevokeResponse;
+    Streamed "Lease/LeaseKeepAlive": LeaseKeepAliveRequest => LeaseKeepAliveResponse;
+    Unary "Lease/LeaseTimeToLive": LeaseTimeToLiveRequest => LeaseTimeToLiveResponse;
+    Unary "Maintenance/Status": StatusRequest => StatusResponse;
+    Unary "Auth/Authenticate": AuthenticateRequest => AuthenticateResponse;
 }
 
 /// A stream with its first answer.

@@ -5,6 +5,7 @@ mod read;
 mod watch;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,22 +60,16 @@ impl EtcdMetadata {
     /// the user, the password or a certificate is refused; [`MetadataError::Damaged`] if the version is not
     /// one that can be used.
     pub fn connect(options: &EtcdOptions) -> Result<Self, MetadataError> {
-        const WHAT: &str = "connect";
-        let place = options.place();
-        let targets = match options.targets() {
-            Ok(targets) => targets,
-            Err(message) => return Err(MetadataError::Options { place, message }),
-        };
-        let client = match Client::new(options, targets) {
-            Ok(client) => client,
-            Err(error) => {
-                let what = "start the thread of the client";
-                return Err(MetadataError::Failed { place, what, source: Arc::new(error) });
-            }
-        };
-        let prefix = Prefix::new(&options.prefix);
-        let metadata = EtcdMetadata { client, prefix, place };
-        metadata.client.connect().map_err(|failure| metadata.error(WHAT, failure))?;
+        let place = || options.place();
+        let refused = |message| MetadataError::Options { place: place(), message };
+        let client = Client::new(options, options.targets().map_err(refused)?);
+        let client = client.map_err(|error| MetadataError::Failed {
+            place: place(),
+            what: "start the thread of the client",
+            source: Arc::new(error),
+        })?;
+        let metadata = EtcdMetadata { client, prefix: Prefix::new(&options.prefix), place: place() };
+        metadata.client.connect().map_err(|failure| metadata.error("connect", failure))?;
         Ok(metadata)
     }
 
@@ -115,7 +110,7 @@ impl EtcdMetadata {
             }
             Code::DataLoss => MetadataError::Damaged { place, message },
             code => {
-                let source = Arc::new(EtcdAnswer { code, message });
+                let source = Arc::new(io::Error::other(format!("{message} ({code:?})")));
                 MetadataError::Failed { place, what, source }
             }
         }
@@ -146,33 +141,22 @@ impl EtcdMetadata {
         leases.into_iter().find(has_ended).or(first)
     }
 
-    fn no_header(&self) -> MetadataError {
-        let message = "it answers without saying at which revision".to_owned();
+    fn damaged(&self, message: String) -> MetadataError {
         MetadataError::Damaged { place: self.place.clone(), message }
     }
 }
 
-/// What etcd says went wrong.
-#[derive(Debug, thiserror::Error)]
-#[error("{message} ({code:?})")]
-struct EtcdAnswer {
-    code: Code,
-    message: String,
-}
-
 impl Metadata for EtcdMetadata {
     fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
-        const WHAT: &str = "read records";
         let range = self.prefix.range(prefix);
         let pages = self.client.call(move |calls| read::pages(calls, range));
-        let (revision, found) = pages.map_err(|failure| self.error(WHAT, failure))?;
+        let (revision, found) = pages.map_err(|failure| self.error("read records", failure))?;
         let records = found.into_iter().map(|found| self.prefix.record(found)).collect::<Result<_, _>>();
-        let damaged = |message| MetadataError::Damaged { place: self.place.clone(), message };
-        Ok(Records { revision: Revision(revision), records: records.map_err(damaged)? })
+        let records = records.map_err(|message| self.damaged(message))?;
+        Ok(Records { revision: Revision(revision), records })
     }
 
     fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
-        const WHAT: &str = "make a transaction";
         transaction.check()?;
         // What only compares is a read.
         let repeat = if transaction.changes().is_empty() { Repeat::Allowed } else { Repeat::Forbidden };
@@ -183,14 +167,14 @@ impl Metadata for EtcdMetadata {
                 let lease = self.ended_lease(transaction).unwrap_or(LeaseId(0));
                 return Err(MetadataError::LeaseExpired { lease });
             }
-            Err(failure) => return Err(self.error(WHAT, failure)),
+            Err(failure) => return Err(self.error("make a transaction", failure)),
         };
-        let revision = Revision(answer.header.ok_or_else(|| self.no_header())?.revision);
+        let no_revision = || self.damaged("it answers without saying at which revision".to_owned());
+        let revision = Revision(answer.header.ok_or_else(no_revision)?.revision);
         if answer.succeeded {
             return Ok(Outcome::Committed(revision));
         }
-        let damaged = |message| MetadataError::Damaged { place: self.place.clone(), message };
-        let records = self.prefix.refused(answer).map_err(damaged)?;
+        let records = self.prefix.refused(answer).map_err(|message| self.damaged(message))?;
         Ok(Outcome::Refused(Records { revision, records }))
     }
 
@@ -209,7 +193,6 @@ impl Metadata for EtcdMetadata {
     }
 
     fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
-        const WHAT: &str = "keep a lease alive";
         let request = LeaseKeepAliveRequest { id: lease.0 };
         let make = move |session: Session| -> BoxFuture<_, Status> {
             Box::pin(async move { session.ask_on(tokio_stream::once(request)).await })
@@ -222,23 +205,21 @@ impl Metadata for EtcdMetadata {
             Ok(_) | Err(Failure::Answer { code: Code::NotFound, .. }) => {
                 Err(MetadataError::LeaseExpired { lease })
             }
-            Err(failure) => Err(self.error(WHAT, failure)),
+            Err(failure) => Err(self.error("keep a lease alive", failure)),
         }
     }
 
     fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
-        const WHAT: &str = "revoke a lease";
         match self.client.ask(Repeat::Allowed, LeaseRevokeRequest { id: lease.0 }) {
             Ok(_) | Err(Failure::Answer { code: Code::NotFound, .. }) => Ok(()),
-            Err(failure) => Err(self.error(WHAT, failure)),
+            Err(failure) => Err(self.error("revoke a lease", failure)),
         }
     }
 
     fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
-        const WHAT: &str = "wait for a change";
         let range = self.prefix.range(prefix);
         let changed = self.client.call(move |calls| watch::changed(calls, range, revision.0, at_most));
-        changed.map_err(|failure| self.error(WHAT, failure))
+        changed.map_err(|failure| self.error("wait for a change", failure))
     }
 
     fn place(&self) -> String {

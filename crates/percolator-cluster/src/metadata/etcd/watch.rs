@@ -29,8 +29,12 @@ pub(super) async fn changed(
     at_most: Duration,
 ) -> Result<bool, Failure> {
     let end = Instant::now() + at_most.min(WAIT_MAX);
-    let begin =
-        |session| -> BoxFuture<_, Status> { Box::pin(open(session, create_request(&range, revision))) };
+    let Range { key, range_end } = range;
+    // 0 would be from now on.
+    let start_revision = revision.saturating_add(1).max(1);
+    let create_request = Some(WatchCreateRequest { key, range_end, start_revision, fragment: true });
+    let request = WatchRequest { create_request };
+    let begin = |session| -> BoxFuture<_, Status> { Box::pin(open(session, request.clone())) };
     loop {
         let (mut answers, mut answer) = calls.request(Repeat::Allowed, &begin).await?;
         let begun = Instant::now();
@@ -57,16 +61,6 @@ pub(super) async fn changed(
         if Instant::now() >= end {
             return Ok(false);
         }
-    }
-}
-
-/// Asks for what happens in a range after a revision.
-fn create_request(range: &Range, revision: i64) -> WatchRequest {
-    let Range { key, range_end } = range.clone();
-    // 0 would be from now on.
-    let start_revision = revision.saturating_add(1).max(1);
-    WatchRequest {
-        create_request: Some(WatchCreateRequest { key, range_end, start_revision, fragment: true }),
     }
 }
 

@@ -99,6 +99,7 @@ pub struct FolderMetadata {
 /// # Ok::<(), percolator_cluster::metadata::MetadataError>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct FolderOptions {
     patience: Duration,
     bytes_max: u64,
@@ -108,7 +109,6 @@ pub struct FolderOptions {
 
 impl FolderOptions {
     /// Sets how long a call waits for another process that changes records (default: 10 s).
-    #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -116,7 +116,6 @@ impl FolderOptions {
 
     /// Sets to how many bytes the file of records may grow (default: 2 GiB; 2 MiB at the least). 1 MiB of it
     /// is kept for leases and removals, so that a full file can be emptied. The log beside it has some MiB.
-    #[must_use]
     pub fn bytes_max(mut self, bytes_max: u64) -> Self {
         self.bytes_max = bytes_max.max(2 * RESERVE_BYTES);
         self
@@ -124,7 +123,6 @@ impl FolderOptions {
 
     /// Sets the clock by which leases end (default: the time since the machine was started). All who use the
     /// folder must have the same one: another one is for tests.
-    #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self
@@ -132,7 +130,6 @@ impl FolderOptions {
 
     /// Sets what stands for the boot of this machine, for tests.
     #[doc(hidden)]
-    #[must_use]
     pub fn boot(mut self, boot: u128) -> Self {
         self.boot = Some(boot.to_string().into());
         self
@@ -185,7 +182,6 @@ impl FolderMetadata {
     }
 
     /// Returns options, all at their defaults.
-    #[must_use]
     pub fn options() -> FolderOptions {
         FolderOptions { patience: PATIENCE, bytes_max: BYTES_MAX, clock: None, boot: None }
     }
