@@ -199,9 +199,8 @@ fn from_folder_of(path: &Path, other: &Path) -> io::Result<PathBuf> {
 }
 
 fn load(path: &Path, bounds: Bounds) -> Result<(Snapshot, Option<Carried>), SnapshotError> {
-    let bytes = input_file::read_if_begins(path, b"percolator ", bounds.carrying()).map_err(|error| {
-        SnapshotError::Io { path: path.to_owned(), action: "read", source: error.into() }
-    })?;
+    let bytes = input_file::read_if_begins(path, b"percolator ", bounds.carrying())
+        .map_err(|error| SnapshotError::Io { path: path.to_owned(), action: "read", source: error.into() })?;
     let of_text = |fault| SnapshotError::Text { path: Some(path.to_owned()), fault };
     let (snapshot, carried) = split(text_of(KIND, &bytes).map_err(of_text)?);
     let (found, allowed) = (snapshot.len() as u64, bounds.snapshot);

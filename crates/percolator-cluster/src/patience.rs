@@ -1,9 +1,10 @@
 //! Waiting for what may come yet: until when, and how long between two tries.
 
-use std::fmt::Display;
+use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use percolator_files::shown;
 use tracing::warn;
 use uuid::Uuid;
 
@@ -30,7 +31,7 @@ impl Deadline {
 
     /// Repeats what may succeed later, as long as its error may pass. It must be such that doing it twice is
     /// as good as once: what was asked for may have happened. Warnings name the worker, if one is given.
-    pub(crate) fn patiently_as<T, E: Display>(
+    pub(crate) fn patiently_as<T, E: Error + 'static>(
         &self,
         worker: Option<&str>,
         may_pass: impl Fn(&E) -> bool,
@@ -46,7 +47,7 @@ impl Deadline {
             if self.left() <= pause {
                 return Err(error);
             }
-            warn!(worker, %error, "it did not succeed: trying again");
+            warn!(worker, error = %shown::with_sources(&error), "it did not succeed: trying again");
             thread::sleep(pause);
         }
     }

@@ -7,7 +7,7 @@ use crate::collective::{Collective, CollectiveError};
 use crate::error::DistributeError;
 use crate::input_workers::InputWorkers;
 use percolator::order::World;
-use percolator_files::shown::panic_message;
+use percolator_files::shown::{self, panic_message};
 
 /// What ends the input, and the worker named to other processes.
 #[derive(Debug)]
@@ -122,13 +122,16 @@ impl Agreement {
 
     /// Leaves the job because of an error, which the others get as the reason.
     pub(super) fn resign(&self, error: &DistributeError) {
-        let reason = error.to_string();
+        let reason = shown::with_sources(error);
         let leave = || {
             self.collective.resign(&reason);
             Ok(())
         };
         if let Err(error) = caught(leave) {
-            tracing::warn!(%error, reason, "the other processes may not hear why this one leaves");
+            tracing::warn!(
+                error = %shown::with_sources(&error), reason,
+                "the other processes may not hear why this one leaves"
+            );
         }
     }
 

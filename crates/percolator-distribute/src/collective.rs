@@ -117,7 +117,7 @@ pub enum CollectiveError {
         message: String,
     },
     /// The connection failed.
-    #[error("the processes of the job cannot reach each other: {0}")]
+    #[error("the processes of the job cannot reach each other: {}", shown::with_sources(&**.0))]
     Failed(Arc<dyn Error + Send + Sync>),
 }
 

@@ -7,6 +7,7 @@ use crate::collective::{CollectiveError, because};
 use percolator::FeedError;
 use percolator::order::OrderError;
 use percolator::record::StepId;
+use percolator_files::shown;
 
 /// What ends the input of a job, or keeps it from starting.
 #[non_exhaustive]
@@ -22,15 +23,15 @@ pub enum DistributeError {
         message: String,
     },
     /// A worker's feed could not be built, or has ended with an error.
-    #[error("worker {worker:?}: {error}")]
+    #[error("worker {worker:?}: {}", shown::with_sources(&**error))]
     Worker {
         /// The worker.
         worker: String,
-        /// What is wrong. It is part of the message, so it is not the error's source as well.
+        /// What is wrong. It is part of the message with its causes, so it is not the error's source.
         error: Box<FeedError>,
     },
     /// The function that describes a worker's feed failed.
-    #[error("worker {worker:?}: its function failed: {error}")]
+    #[error("worker {worker:?}: its function failed: {}", shown::with_sources(&**error))]
     Function {
         /// The worker that it was called for.
         worker: String,

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use percolator_files::shown;
 
 use crate::collective::{Collective, CollectiveError};
 
@@ -134,7 +135,10 @@ impl<G: Gather> State<G> {
     /// Tells the others that this process leaves, if they hear it in time.
     fn tell(&mut self, leaves: Header, timeout: Duration) {
         if let Err(error) = self.gather(&leaves.words(self.round), timeout) {
-            tracing::debug!(%error, "not all processes heard that this one leaves");
+            tracing::debug!(
+                error = %shown::with_sources(&error),
+                "not all processes heard that this one leaves"
+            );
         }
     }
 

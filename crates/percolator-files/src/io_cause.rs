@@ -1,5 +1,6 @@
 //! The system's error as the cause of errors that are cloned and compared.
 
+use std::fmt;
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,6 +23,12 @@ impl Deref for IoCause {
 
     fn deref(&self) -> &io::Error {
         &self.0
+    }
+}
+
+impl fmt::Display for IoCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -54,6 +61,6 @@ mod tests {
         assert_ne!(error, of(libc::EACCES));
         let cause: &io::Error = error.source().unwrap().downcast_ref().unwrap();
         assert_eq!(cause.raw_os_error(), Some(libc::ENOENT));
-        assert_eq!(shown::with_sources(&error), format!("cannot read the list: {cause}"));
+        assert_eq!(shown::with_sources(&error), format!("cannot read the list: {}", error.source));
     }
 }

@@ -276,7 +276,8 @@ impl Feed {
     fn earlier_receipt(&self, feed: &percolator::Feed) -> anyhow::Result<Option<(Receipt, File)>> {
         let (Some(path), Some(receipt)) = (&self.receipt, feed.receipt()) else { return Ok(None) };
         let Some(held) = self.hold_receipt()? else { return Ok(None) };
-        let refused = |error| anyhow!("{error}; give this run a --receipt of its own");
+        let refused =
+            |error| anyhow!("{}; give this run a --receipt of its own", shown::with_sources(&error));
         let mut earlier = Receipt::load(path).map_err(refused)?;
         // Fails before the run, rather than after it.
         earlier.merge(&receipt).map_err(refused)?;

@@ -1,9 +1,9 @@
 //! Why a checkpoint cannot be written, or none restored.
 
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use percolator_files::IoCause;
 use uuid::Uuid;
 
 use super::entry::Writer;
@@ -77,7 +77,7 @@ pub enum CheckpointError {
     #[error("the state could not be written")]
     State {
         /// The cause.
-        source: Arc<io::Error>,
+        source: IoCause,
     },
     /// The state panicked while it was written.
     #[error("the state panicked while it was written: {message}")]
@@ -120,7 +120,7 @@ pub enum CheckpointError {
     #[error("could not start a thread for checkpoints")]
     Thread {
         /// The cause.
-        source: Arc<io::Error>,
+        source: IoCause,
     },
 }
 
@@ -171,7 +171,7 @@ pub enum Fault {
     #[error("the state does not take it")]
     State {
         /// The cause.
-        source: Arc<io::Error>,
+        source: IoCause,
     },
     /// The state did not read the whole file.
     #[error("the state took {taken} bytes of it, and there are {bytes}")]

@@ -1,7 +1,6 @@
 //! Writes a state to a new file.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,7 +36,7 @@ pub(super) struct Target<'a> {
 }
 
 fn state_error(error: io::Error) -> CheckpointError {
-    CheckpointError::State { source: Arc::new(error) }
+    CheckpointError::State { source: error.into() }
 }
 
 /// Copies the state under its lock. Returns how long that was held.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use percolator_files::shown;
 use tracing::{info, warn};
 
 use super::entry::{Held, Writer, nanoseconds};
@@ -115,7 +116,7 @@ pub(super) fn wait_for_id(
             if !is_passing || left.is_zero() {
                 return Err(error.into());
             }
-            warn!(%id, %error, "the id cannot be taken yet");
+            warn!(%id, error = %shown::with_sources(&error), "the id cannot be taken yet");
             std::thread::sleep(PAUSE.min(left));
         }
     }

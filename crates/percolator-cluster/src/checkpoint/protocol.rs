@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use percolator_files::shown;
 use tracing::{info, warn};
 use uuid::Uuid;
 
@@ -139,6 +140,7 @@ impl Protocol {
             // that it does not know.
             Ok(_) => self.spare_announced(record.value.clone()),
             Err(error) => {
+                let error = shown::with_sources(&error);
                 warn!(id = %self.id, %error, "its files cannot be listed: those that earlier processes left \
                        stay for now");
                 self.is_unlisted = true;
@@ -549,7 +551,10 @@ impl Protocol {
         let removed = self.store.remove(&self.id, uuid);
         if let Err(error) = &removed {
             self.dropped.insert(uuid);
-            warn!(id = %self.id, %uuid, %error, "a file that is not needed could not be removed");
+            warn!(
+                id = %self.id, %uuid, error = %shown::with_sources(error),
+                "a file that is not needed could not be removed"
+            );
         }
         removed.is_ok()
     }

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
+use percolator_files::shown;
 use tracing::warn;
 
 use super::Checkpoint;
@@ -74,7 +75,10 @@ impl<S: Checkpoint + Send + Sync + 'static> Checkpoints<S> {
         match cleaned {
             Ok(removed) => stats.files_removed = removed,
             Err(error) => {
-                warn!(id = %protocol.id, %error, "what an earlier process left could not be removed");
+                warn!(
+                    id = %protocol.id, error = %shown::with_sources(&error),
+                    "what an earlier process left could not be removed"
+                );
                 stats.last_error = Some(error);
             }
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
-use percolator_files::shown::panic_message;
+use percolator_files::shown::{self, panic_message};
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
@@ -89,7 +89,10 @@ impl<S: Checkpoint> Thread<S> {
                 Work::Retry => self.retry(),
             };
             if let Err(error) = done {
-                error!(id = %self.protocol.id, %error, "no more checkpoints are written");
+                error!(
+                    id = %self.protocol.id, error = %shown::with_sources(&error),
+                    "no more checkpoints are written"
+                );
                 self.shared.control.lock().ended = Some(error);
                 break;
             }
@@ -138,7 +141,10 @@ impl<S: Checkpoint> Thread<S> {
         let is_over = outcome.as_ref().is_err_and(CheckpointError::is_final);
         let mut control = self.shared.control.lock();
         if let Err(error) = &outcome {
-            warn!(id = %self.protocol.id, %error, "a checkpoint failed, or must wait");
+            warn!(
+                id = %self.protocol.id, error = %shown::with_sources(error),
+                "a checkpoint failed, or must wait"
+            );
             control.stats.failed += u64::from(!matches!(error, CheckpointError::NotRecorded { .. }));
             control.stats.last_error = Some(error.clone());
         }
@@ -303,7 +309,10 @@ impl<S: Checkpoint> Thread<S> {
         match self.protocol.clean() {
             Ok(removed) => self.shared.control.lock().stats.files_removed += removed,
             Err(error) => {
-                warn!(id = %self.protocol.id, %error, "older checkpoints could not be removed yet");
+                warn!(
+                    id = %self.protocol.id, error = %shown::with_sources(&error),
+                    "older checkpoints could not be removed yet"
+                );
                 self.shared.control.lock().stats.last_error = Some(error);
             }
         }

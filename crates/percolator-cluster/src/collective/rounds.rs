@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use percolator_distribute::{Collective, CollectiveError};
+use percolator_files::shown;
 use tracing::warn;
 
 use super::generation::{Entered, Generation};
@@ -93,7 +94,10 @@ impl State {
         let last = (self.last.0, &*self.last.1);
         let given_up = self.entered.back().map(|entered| entered.round).filter(|round| *round > last.0);
         if let Err(error) = generation.resign(reason, last, given_up, timeout, Deadline::after(PARTING)) {
-            warn!(rank = generation.rank, %error, "the others cannot be told that this process leaves");
+            warn!(
+                rank = generation.rank, error = %shown::with_sources(&error),
+                "the others cannot be told that this process leaves"
+            );
         }
     }
 }

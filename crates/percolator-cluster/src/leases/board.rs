@@ -375,11 +375,7 @@ enum Choice {
     /// One that is open, and is not held, or is held by a slow worker.
     Open(TakenBlock),
     /// The next one, the revision that says so, and how many workers there are.
-    Next {
-        block: BlockId,
-        revision: Revision,
-        workers: usize,
-    },
+    Next { block: BlockId, revision: Revision, workers: usize },
 }
 
 fn check_facts(key: String, job: &JobRecord) -> Result<(), LeaseError> {

@@ -1,10 +1,8 @@
 //! Why blocks cannot be leased.
 
-use std::io;
-use std::sync::Arc;
-
 use percolator::FeedError;
 use percolator::receipt::ReceiptError;
+use percolator_files::IoCause;
 use percolator_proof::ProofError;
 
 use super::keys::BlockId;
@@ -49,7 +47,7 @@ pub enum LeaseError {
     },
     /// The thread that makes a worker's progress known cannot be started.
     #[error("the thread that makes the worker's progress known cannot be started")]
-    Thread(#[source] Arc<io::Error>),
+    Thread(#[source] IoCause),
     /// The thread that tells the records what is confirmed has panicked: the worker can make nothing count
     /// any more.
     #[error("the thread that makes the worker's steps count has panicked: {message}")]

@@ -108,7 +108,7 @@ impl Leases {
         let _ = joined.set(worker.clone());
         let feed = resolved.launch()?;
         let reporter = Reporter::start(worker.clone(), reports);
-        let reporter = reporter.map_err(|error| LeaseError::Thread(Arc::new(error)))?;
+        let reporter = reporter.map_err(|error| LeaseError::Thread(error.into()))?;
         Ok(LeasedFeed { _reporter: reporter, feed, worker, has_ended: false })
     }
 }

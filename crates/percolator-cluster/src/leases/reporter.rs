@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use percolator_files::shown::panic_message;
+use percolator_files::shown::{self, panic_message};
 use tracing::warn;
 
 use super::account::Account;
@@ -50,7 +50,10 @@ fn run(worker: &Worker, period: Option<Duration>) {
             Due::Report => {
                 // It is checked again the next time, and by the transactions that decide.
                 if let Err(error) = worker.report(&mut reported) {
-                    warn!(worker = worker.name(), %error, "the worker's progress could not be made known");
+                    warn!(
+                        worker = worker.name(), error = %shown::with_sources(&error),
+                        "the worker's progress could not be made known"
+                    );
                 }
                 reports_at = after(period);
             }
@@ -60,7 +63,10 @@ fn run(worker: &Worker, period: Option<Duration>) {
                     (pauses, settles_at) = (Pauses::default(), Instant::now());
                 }
                 Err(error) if error.may_pass() => {
-                    warn!(worker = worker.name(), %error, "it did not succeed: trying again");
+                    warn!(
+                        worker = worker.name(), error = %shown::with_sources(&error),
+                        "it did not succeed: trying again"
+                    );
                     worker.has_no_answer(Asks::Settlement, error);
                     settles_at = Instant::now() + pauses.next();
                 }
@@ -74,7 +80,10 @@ fn run(worker: &Worker, period: Option<Duration>) {
             break;
         }
         if let Err(error) = account.settle_next(worker) {
-            warn!(worker = worker.name(), %error, "it leaves, and steps that were confirmed may not count");
+            warn!(
+                worker = worker.name(), error = %shown::with_sources(&error),
+                "it leaves, and steps that were confirmed may not count"
+            );
             worker.has_no_answer(Asks::Settlement, error);
             break;
         }
@@ -83,7 +92,10 @@ fn run(worker: &Worker, period: Option<Duration>) {
     if !worker.is_unheard()
         && let Err(error) = worker.board.admit()
     {
-        warn!(worker = worker.name(), %error, "the job's records do not say that the metadata were set back");
+        warn!(
+            worker = worker.name(), error = %shown::with_sources(&error),
+            "the job's records do not say that the metadata were set back"
+        );
     }
 }
 

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use percolator::order::{Block, Blocks, Plan};
+use percolator_files::shown;
 use tracing::warn;
 
 use super::Confirm;
@@ -69,7 +70,10 @@ impl Taker {
         while !is_stopping() {
             let tried = match self.try_to_take(worker, is_stopping) {
                 Err(error) if error.may_pass() => {
-                    warn!(worker = worker.name(), %error, "it did not succeed: trying again");
+                    warn!(
+                        worker = worker.name(), error = %shown::with_sources(&error),
+                        "it did not succeed: trying again"
+                    );
                     worker.has_no_answer(Asks::Block, error);
                     let end = Instant::now() + pauses.next();
                     while !is_stopping() && Instant::now() < end {

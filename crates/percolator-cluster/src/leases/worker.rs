@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use percolator::Receipt;
 use percolator::order::Block;
 use percolator::record::StepId;
+use percolator_files::shown;
 use tracing::warn;
 
 use super::LeaseOptions;
@@ -274,7 +275,10 @@ impl Worker {
         self.changed.notify_all();
         // Another worker was faster. If this fails, it goes with the lease.
         if lost? && let Err(error) = self.board.give_back(&self.name, settlement.lease, settlement.block) {
-            warn!(%error, "a block that another worker has finished could not be given back");
+            warn!(
+                error = %shown::with_sources(&error),
+                "a block that another worker has finished could not be given back"
+            );
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use percolator_files::shown;
 use tracing::warn;
 
 use super::Metadata;
@@ -127,7 +128,10 @@ impl Drop for Lease {
         }
         drop(state);
         if let Err(error) = self.kept.metadata.revoke(self.kept.id) {
-            warn!(lease = %self.kept.id, %error, "a lease could not be given back, and ends by itself");
+            warn!(
+                lease = %self.kept.id, error = %shown::with_sources(&error),
+                "a lease could not be given back, and ends by itself"
+            );
         }
     }
 }
@@ -160,7 +164,10 @@ impl Kept {
                     return;
                 }
                 Err(error) => {
-                    warn!(lease = %self.id, %error, "a lease could not be kept alive");
+                    warn!(
+                        lease = %self.id, error = %shown::with_sources(&error),
+                        "a lease could not be kept alive"
+                    );
                     // The answer may have been waited for until little of the lease is left.
                     let may_last = BootClock.now() < state.lasts_until;
                     pause = self.ttl / if may_last { RENEWALS_AFTER_ERROR } else { RENEWALS };

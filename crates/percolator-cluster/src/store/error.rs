@@ -2,9 +2,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
-use percolator_files::shown;
+use percolator_files::{IoCause, shown};
 
 /// Why a file cannot be written, read, listed or removed.
 #[non_exhaustive]
@@ -22,7 +21,7 @@ pub enum StoreError {
         /// The place.
         path: String,
         /// The cause.
-        source: Arc<io::Error>,
+        source: IoCause,
     },
     /// It failed in another way.
     #[error("could not {what} {path}{advice}")]
@@ -34,7 +33,7 @@ pub enum StoreError {
         /// What to do about it, if that is known, after a colon.
         advice: &'static str,
         /// The cause.
-        source: Arc<io::Error>,
+        source: IoCause,
     },
 }
 

@@ -48,7 +48,7 @@ struct Twins {
 
 impl Twins {
     fn new() -> Self {
-        let ours = MODES.map(|color| ImageFileDecoder::new(color));
+        let ours = MODES.map(ImageFileDecoder::new);
         Self { ours, compared: 0, reduced: 0 }
     }
 
@@ -71,7 +71,7 @@ impl Twins {
     fn compare(&mut self, file: &[u8], must_read: bool, name: &dyn Fn() -> String) {
         // Our decoder turns grey images as EXIF says; libjpeg-turbo does not.
         let turned = file.windows(2).any(|bytes| bytes == b"\xff\xe1");
-        for mode in 0..if turned { 1 } else { 2 } {
+        for (mode, &color) in MODES.iter().enumerate().take(if turned { 1 } else { 2 }) {
             let whole = self.ours[mode].shape(file);
             let mut last = None;
             for scale in SCALES {
@@ -86,7 +86,7 @@ impl Twins {
                 last = size;
                 let mut reduced = match (size, scale) {
                     (Some([height, width]), scale) if scale != ScalingFactor::ONE => {
-                        Some(ImageFileDecoder::new(MODES[mode]).resize(height, width).scaled())
+                        Some(ImageFileDecoder::new(color).resize(height, width).scaled())
                     }
                     _ => None,
                 };

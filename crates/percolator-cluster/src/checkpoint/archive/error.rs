@@ -2,9 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use percolator_files::shown;
+use percolator_files::{IoCause, shown};
 
 use crate::checkpoint::{CheckpointError, Rejected};
 use crate::store::Id;
@@ -44,7 +43,7 @@ pub enum ArchiveError {
         /// The part that was asked for.
         part: String,
         /// Which parts there are, or that these are none.
-        source: Arc<io::Error>,
+        source: IoCause,
     },
     /// There is a file already.
     #[error(
@@ -61,7 +60,7 @@ pub enum ArchiveError {
         /// Its path.
         path: PathBuf,
         /// The cause.
-        source: Arc<io::Error>,
+        source: IoCause,
     },
     /// A number of checkpoints to keep that is not allowed.
     #[error("{found} checkpoints cannot be kept: from 1 to {} are", super::super::record::KEPT_MAX)]

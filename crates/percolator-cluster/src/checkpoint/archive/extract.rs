@@ -2,7 +2,6 @@
 
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 use percolator_files::whole_file::{Existing, WholeFile};
 
@@ -63,7 +62,7 @@ fn copy(
     match (part, copied) {
         // The file is whole, so an older one is no better: its part may be another thing of that name.
         (Some(part), Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
-            Err(ArchiveError::NoPart { id: id.clone(), part: part.to_owned(), source: Arc::new(error) })
+            Err(ArchiveError::NoPart { id: id.clone(), part: part.to_owned(), source: error.into() })
         }
         (_, copied) => Ok(copied.map(|bytes| (target.file, bytes))),
     }
