@@ -173,8 +173,8 @@ struct IdxFiles {
 
 #[derive(Debug, Args)]
 struct CifarFiles {
-    /// The folder with the files (of CIFAR-10, data_batch_1.bin and so on; of CIFAR-100, train.bin and
-    /// test.bin), or one of them.
+    /// The folder with data_batch_1.bin and so on (CIFAR-10), or with train.bin and test.bin (CIFAR-100), or
+    /// one of these files.
     #[arg(value_name = "PATH")]
     path: PathBuf,
     #[command(flatten)]

@@ -153,7 +153,7 @@ fn name_of_next(from: &mut dyn Read) -> io::Result<Option<String>> {
     })
 }
 
-/// Writes a part in pieces, each of them what is written at once.
+/// Writes a part in pieces, each of them what is written at once: a state that flushes ends one.
 struct PieceWriter<'a> {
     to: &'a mut dyn Write,
     sum: Digest,

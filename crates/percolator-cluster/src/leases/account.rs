@@ -114,7 +114,9 @@ impl Receipts {
             self.growing.pop_first();
         }
         match draft.text.len() < RECEIPT_BYTES {
-            true => drop(self.growing.insert(epoch, Draft { after: Some(put), ..draft })),
+            true => {
+                drop(self.growing.insert(epoch, Draft { after: Some(put), text: String::new(), ..draft }))
+            }
             false => drop(self.growing.remove(&epoch)),
         }
     }

@@ -38,7 +38,7 @@ pub(super) struct Settlement {
     pub(super) steps: u64,
 }
 
-/// A receipt that is to be put.
+/// A receipt that is to be put, or was.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub(super) key: String,
@@ -46,7 +46,7 @@ pub(super) struct Draft {
     pub(super) after: Option<Revision>,
     /// All of it, with what is new.
     pub(super) receipt: Receipt,
-    /// The same as a text: it is made once, however often the receipt is put.
+    /// The same as a text: it is made once, however often the receipt is put, and not kept once it was.
     pub(super) text: String,
 }
 

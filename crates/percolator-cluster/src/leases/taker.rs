@@ -41,7 +41,7 @@ impl Blocks for Taker {
         let worker = self.worker.get().cloned().ok_or(none)?;
         let is_stopping = || is_stopping() || worker.is_ending();
         self.take(&worker, &is_stopping).map_err(|error| {
-            let message = error.to_string();
+            let message = shown::with_sources(&error);
             *worker.take_failed.lock() = Some(error);
             message.into()
         })

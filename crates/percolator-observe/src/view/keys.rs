@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use percolator::feed::FeedControl;
+use percolator_files::shown;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
@@ -64,7 +65,7 @@ impl Key {
                     Ok(threads) if threads == wanted => format!("worker threads from now on: {threads}"),
                     Ok(_) => "the feed has ended: no thread is added".to_owned(),
                     // The budget's lines would fill the screen.
-                    Err(error) => error.to_string().lines().next().unwrap_or_default().to_owned(),
+                    Err(error) => shown::with_sources(&error).lines().next().unwrap_or_default().to_owned(),
                 })
             }
             Key::Quit | Key::Interrupt => None,

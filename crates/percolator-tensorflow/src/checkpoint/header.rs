@@ -29,10 +29,13 @@ impl Header {
             .map_err(|error| refused(format!("its header is malformed: {error}")))?;
         let VersionDef { producer, min_consumer, bad_consumers } = header.version.unwrap_or_default();
         if min_consumer > VERSION || bad_consumers.contains(&VERSION) {
+            let asks = match min_consumer > VERSION {
+                true => format!("is for readers of version {min_consumer} and later"),
+                false => format!("excludes readers of version {VERSION}"),
+            };
             return Err(refused(format!(
-                "its writer's version of the format is {producer}: it is for readers of version \
-                 {min_consumer} and later that it does not exclude, and this one, of version {VERSION}, may \
-                 not read it; save it with another version of TensorFlow"
+                "its writer's version of the format is {producer}: it {asks}, and this one is of version \
+                 {VERSION}; save it with another version of TensorFlow"
             )));
         }
         let shards = u32::try_from(header.num_shards).map_err(|_| {
@@ -66,7 +69,9 @@ mod tests {
         assert!(header(2, 1, 1, vec![0, 2]).unwrap().is_big_endian);
         let message = |found: Result<Header, CheckpointError>| found.unwrap_err().to_string();
         assert!(message(header(2, 0, 2, vec![])).contains("is for readers of version 2 and later"));
-        assert!(message(header(2, 0, 0, vec![3, 1])).contains("this one, of version 1, may not"));
+        assert!(
+            message(header(2, 0, 0, vec![3, 1])).contains("excludes readers of version 1, and this one is")
+        );
         assert!(message(header(-1, 0, 0, vec![])).contains("-1 data files"));
         assert!(message(header(1, 2, 0, vec![])).contains("the byte order 2"));
         assert!(message(read(&[8])).contains("malformed"));

@@ -527,7 +527,7 @@ fn what_a_header_forbids_is_not_read() {
     bundle.header.version.as_mut().unwrap().min_consumer = 0;
     bundle.header.version.as_mut().unwrap().bad_consumers = vec![1];
     let message = refused(&bundle).to_string();
-    assert!(message.contains("this one, of version 1, may not read it"), "{message}");
+    assert!(message.contains("it excludes readers of version 1, and this one is of version 1"), "{message}");
     bundle.header.version = None;
     assert!(open(&bundle).1.is_empty(), "a checkpoint of before versions");
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,8 @@ use prost::{Enumeration, Message, Oneof};
 
 use crate::metadata::{OPERATIONS_MAX, VALUE_BYTES_MAX};
 
-/// The most bytes of an answer: the records of all conditions, each as large as etcd takes them by default.
+/// The most bytes of any answer. The largest have the records of all conditions, each as large as etcd takes
+/// them by default.
 pub(super) const ANSWER_BYTES_MAX: usize = OPERATIONS_MAX * (VALUE_BYTES_MAX / 2 * 3);
 
 /// A message that is sent to one of etcd's methods.
