@@ -97,7 +97,8 @@ def test_ctrl_c_ends_a_wait_and_loses_nothing(numbers: str) -> None:
                 held.wait()
             return {"index": record.index}
 
-        feed = percolator.Feed(tfrecord=sys.argv[1], decode=decode, batch_size=1, epochs=1)
+        # One worker: a call keeps out that of an earlier record which another worker has.
+        feed = percolator.Feed(tfrecord=sys.argv[1], decode=decode, batch_size=1, threads=1, epochs=1)
         count = lambda: feed.stats().lanes[0]["waits_for_batch"][0]
 
         def announce():
@@ -150,13 +151,17 @@ def test_ctrl_c_just_before_a_batch_arrives_does_not_lose_it(numbers: str, how: 
 
         def decode(record):
             if record.index == 50:
-                # The consumer has everything before this one, and waits. The batch arrives in the same turn
-                # of its wait as the signal.
+                # One worker: this call would keep out that of an earlier record which another worker has.
+                while len(seen) < 50:
+                    time.sleep(0.001)
+                # The consumer has everything before this one. Most often it waits by the end of this sleep, and
+                # the batch arrives in the same turn of its wait as the signal.
                 time.sleep(0.02)
                 signal.raise_signal(signal.SIGINT)
             return {"index": record.index}
 
-        how, options = sys.argv[2], {"tfrecord": sys.argv[1], "decode": decode, "batch_size": 1}
+        seen, how = [], sys.argv[2]
+        options = {"tfrecord": sys.argv[1], "decode": decode, "batch_size": 1, "threads": 1}
         if how == "loader":
             loader = percolator.DataLoader(**options, framework="numpy", copy=True)
             batches, index = iter(loader), lambda batch: int(batch[0][0])
@@ -167,7 +172,6 @@ def test_ctrl_c_just_before_a_batch_arrives_does_not_lose_it(numbers: str, how: 
                 batches = feed.take_lanes()[0]
             else:
                 batches = {"feed": feed.__iter__, "epoch": feed.epoch, "steps": feed.steps}[how]()
-        seen = []
         try:
             # Unlike a loop, a call may be interrupted before its result is anywhere.
             while True:
