@@ -18,7 +18,7 @@ pub enum ConfigError {
     #[error(
         "a feed needs a source: {}",
         words(
-            ".lmdb(path), .leveldb(path), or .source(...)",
+            ".lmdb(path), .leveldb(path), .tfrecord(path), or .source(...)",
             "a net, --lmdb, --leveldb or --tfrecord",
             "lmdb=, leveldb=, tfrecord= or image_list="
         )

@@ -41,7 +41,10 @@ fn what_cannot_be_is_refused_by_name() {
         (feed().devices([]), "a feed needs at least 1 device: name one with .devices(...)"),
         (feed().threads(1_000_000), "1000000 threads are too many; at most 1024 are allowed"),
         (feed().devices(hosts(2000)), "2000 devices are too many; at most 1024 are allowed"),
-        (Feed::builder(), "a feed needs a source: .lmdb(path), .leveldb(path), or .source(...)"),
+        (
+            Feed::builder(),
+            "a feed needs a source: .lmdb(path), .leveldb(path), .tfrecord(path), or .source(...)",
+        ),
     ];
     for (builder, text) in cases {
         let error = builder.build().unwrap_err();
