@@ -14,8 +14,8 @@
 //!    [`fill_past_caches`] fences before it returns, and a record's `Streamed` (`transform/sink.rs`) when it
 //!    is dropped, which is before its transform returns.
 //! 3. **Why a reader on another thread sees the bytes:** after the fence they are like any ordinary earlier
-//!    write. A batch's bytes are published the usual way: the worker leaves its places, which decrements the
-//!    number of writers with `AcqRel` (`batch/mod.rs`, invariant 3). The thread that brings the number to
+//!    write. A batch's bytes are published the usual way: the worker finishes its places, which decrements
+//!    the number of writers with `AcqRel` (`batch/mod.rs`, invariant 3). The thread that brings the number to
 //!    zero announces it through a channel, from which the prefetcher, the consumer and the device get the
 //!    batch.
 //!

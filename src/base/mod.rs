@@ -1,5 +1,14 @@
-//! What all stages use and none owns: locks and queues, the accounts that prove conservation, small files and
-//! texts, the shapes and types of arrays. Nothing here depends on records.
+//! What several stages use and none owns. Nothing here depends on records.
+//!
+//! - Threads: locks and queues ([`sync`]), the first error of several threads ([`first_error`]), one living
+//!   value per key ([`keyed`]), work that idle workers do ahead of the reader ([`offload`]).
+//! - Slots: an account asserts that none is lost ([`slot_account`]), and a queue returns each to its ring's
+//!   thread ([`return_queue`]).
+//! - The machine: its memory limit ([`memory_limit`]), its NUMA nodes ([`numa`]), writes past its caches
+//!   ([`cache_lines`]).
+//! - Numbers and arrays: [`splitmix`], the origin of all random numbers but Caffe's, and shapes and element
+//!   types ([`shape`]).
+//! - Observation: counters ([`meter`]), and spans and events for whoever listens ([`trace`]).
 
 pub(crate) mod cache_lines;
 pub(crate) mod first_error;

@@ -1,8 +1,12 @@
-//! Work the reader needs soon; any idle worker may do it first.
+//! Work that the reader needs soon, and that any idle worker may do first.
 //!
-//! A merged walk knows which blocks it will enter. Unpacking them takes time, and their order does not
-//! matter, so it offers them as tasks to helpers, which are a feed's workers. Nothing depends on the helpers:
-//! if none has started a task by the time the walk needs it, the walk does it itself.
+//! There is one such work: unpacking the compressed blocks of a LevelDB (`source/leveldb/ahead`). The cursor,
+//! on the reader's thread, knows from the tables' indexes which blocks it will enter. One thread that both
+//! unpacks and steps through them would limit the feed. So the cursor offers groups of blocks as
+//! [tasks](OffloadedTask) to its [helpers](Helpers), which are the feed's workers.
+//!
+//! Nothing depends on the helpers: a task that none of them has started when it is needed, the cursor does
+//! itself.
 
 use std::fmt;
 use std::sync::Arc;

@@ -17,7 +17,7 @@
 //! 3. `writers` counts the living `Places`, plus the `Filling`. The thread that brings it to 0 announces it
 //!    through `done`, exactly once a batch. Only then does `Pending` become `Filled`, and only `Filled`
 //!    reads.
-//! 4. Every row of a delivered batch was written: `Places` that are dropped without being left fail their
+//! 4. Every row of a delivered batch was written: `Places` that are dropped without `finish` fail their
 //!    batch, and rows of bad records are removed or overwritten with good ones.
 
 #![expect(unsafe_code, reason = "several threads write their own parts of one buffer at the same time")]

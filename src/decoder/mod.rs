@@ -75,8 +75,8 @@ pub trait RecordDecoder: Send + Sync + 'static {
     /// cannot be [decoded](Self::decode).
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>>;
 
-    /// Creates a worker's scratch memory; called once on each worker's thread, and for each record that is
-    /// decoded to see whether its batch may have its shape.
+    /// Creates a worker's scratch memory. Called once on each worker's thread, and once for each record that
+    /// is decoded by itself, outside a batch, to see whether it is bad.
     fn scratch(&self, setup: WorkerSetup) -> Self::Scratch;
 
     /// Writes all fields of a record to its row.

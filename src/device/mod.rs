@@ -1,8 +1,10 @@
 //! The devices that batches go to. The interface is asynchronous: start something, and wait for an event.
 //!
-//! For each batch of a lane's ring a [`Device`] makes two things, once, before the first record is read: host
-//! memory that the device can read ([`HostMemory`]), and a [`Transfer`]. The transfer moves a filled batch to
-//! the device, and reports when it has arrived and when its memory may be written again.
+//! For each batch of a lane's ring a [`Device`] makes two things: host memory that the device can read
+//! ([`HostMemory`]), and a [`Transfer`]. The transfer moves a filled batch to the device, and reports when it
+//! has arrived and when its memory may be written again. Both are made when the feed is launched, and then
+//! serve one batch after another. Few are made later: for a batch that a ring gains, for one that must grow,
+//! and for the empty batches of a lane that has ended.
 
 #[cfg(feature = "cuda-driver")]
 mod cuda;

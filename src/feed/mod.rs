@@ -7,6 +7,31 @@
 //! - Read a batch: [`FieldView`], [`Values`] and [`Ragged`], or [`OwnedArray`], or as tensors ([`dlpack`]).
 //! - Observe a feed: [`Stats`], [`FeedWatch`], [`Sizing`] and [`MemoryBudget`]; pause it, or give it more
 //!   threads: [`FeedControl`].
+//!
+//! A feed goes through these files, from top to bottom:
+//!
+//! ```text
+//! FeedBuilder    the options as plain data                           spec, target
+//!    |           its methods                                         builder, decoding, digest, seek, stream
+//!    |           a Caffe net as options                              net
+//!    |           options that cannot be met                          config
+//!    v  resolve()                                                    resolve
+//! ResolvedFeed   opened sources, and files of the transform          open, sources
+//!    |           the first record: it decides shapes and memory      first_record
+//!    |           the steps to deal, numbers of threads and batches   schedule, sizing
+//!    |           the memory, holder by holder                        budget
+//!    v  launch()                                                     launch, placement
+//! Feed           what runs; seeking; where it is, for snapshots      mod, seek, progress
+//!    |           one device's end of it, also after its records      lane, consumer_wait, empty
+//!    v
+//! Steps, Epoch   batches in step, one by one, or as a stream         steps, epoch, stream
+//!    |           as something else: a framework's tensors            made
+//!    v
+//! Batch          its fields: viewed, owned, as tensors               batch, view, owned, dlpack
+//!
+//! from outside   counters, pausing, threads                          stats, watch, control
+//! every stage    the errors that end a feed                          error
+//! ```
 
 mod batch;
 mod budget;

@@ -1,4 +1,14 @@
-//! Several files mixed in given proportions.
+//! Several files mixed in given proportions, as one stream.
+//!
+//! ```text
+//! weights 3 and 1:   place   0 1 2 3 | 4 5 6 7 | ...     a round has 4 places
+//!                    file    a a b a | a a b a | ...     every round has the same turns
+//!                    record  0 1 0 2 | 3 4 1 5 | ...     counted through each file's own passes
+//! ```
+//!
+//! The place in its round says whose it is, and the number of rounds before says which of that file's records
+//! is due: [`locate`](Mixture::locate) is a division and a look at one round. So a mixture is entered at any
+//! place in constant time, and its proportions are exact in every round.
 
 use super::OrderError;
 use super::plan::COUNTED_MAX;

@@ -1,4 +1,17 @@
 //! What each replica of a job gets at each step.
+//!
+//! A [`Plan`] is a [`Job`] with everything resolved: the shards, and the [`Partition`] of their places. It
+//! answers by arithmetic, from the number of the step alone:
+//!
+//! ```text
+//! (epoch, step, replica) -> line of its worker -> places of the step -> ReplicaShare: the records there
+//! ```
+//!
+//! - If all workers share one stream, there is one shard; otherwise there is one for each worker.
+//! - Batches end with the epoch, and each epoch counts its steps from its own first place. If batches wrap
+//!   ([`LastBatch::Wrap`]), steps are laid through all epochs, and an epoch has those that begin in it.
+//! - What another job left of its epoch (`rest`, `second_rest`) comes first in a [`Line`], before the shard's
+//!   own places.
 
 use std::ops::Range;
 

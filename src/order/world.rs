@@ -1,4 +1,8 @@
-//! Who takes part in a job.
+//! Who takes part in a job: workers, which read, and their replicas, which are trained on.
+//!
+//! A [`World`] is the same on all workers of a job. Which of them a feed is, is said beside it
+//! ([`JobWorker`](super::JobWorker)). All workers have the same number of replicas, and replicas are numbered
+//! worker by worker, so a [`Seat`] (a replica's worker, and its number there) is a division.
 
 use std::ops::Range;
 

@@ -1,22 +1,19 @@
 //! The frontier of a feed: the first step that one of its lanes has yet to complete.
 //!
-//! **Where a feed ends.** If a record, or the source, ends a feed, it does so at a step: every lane delivers
-//! its batches of all steps before that one, and then the error. Of several such steps the first one counts.
-//! So the end is a function of the data, whatever the numbers of lanes and threads, and whichever of them is
-//! fast.
-//!
-//! This is why a lane hands a batch over only when the frontier has passed it, that is, when each lane has
-//! completed its batch of the step: no batch is delivered that another lane's error should precede. The same
-//! holds for the end of a lane that has no more records.
+//! A lane hands over a batch only when the frontier has passed it: when every lane that goes on has completed
+//! its batch of that step. So the end of a feed is a function of the data (docs/design.md, "Where a feed
+//! ends"): no batch is delivered that another lane's error should precede. The same holds for the end of a
+//! lane that has no more records.
 //!
 //! # Why every wait here ends
 //!
-//! The batches of the lanes that are furthest behind wait only for the source, the workers and their own
-//! consumers. A reader that waits for another lane to take records has dealt all of the frontier's step: the
-//! other lane has taken its whole part, or it would be at the frontier itself. A lane that completes no more
-//! batches, because it has ended, its device has failed or its consumer has left, says so and is no longer
-//! waited for. A lane that has found an error goes on taking records, and drops them, until the others have
-//! reached its step.
+//! - The lanes at the frontier wait only for the source, the workers, and their own devices and consumers.
+//!   They wait for no lane that is ahead of them: the reader deals one step after another, so when it waits
+//!   for such a lane, it deals a later step, and has dealt all of the frontier's.
+//! - A lane that completes no more batches says so and is no longer waited for: it has ended, its device has
+//!   failed, or its consumer has left.
+//! - A lane that has found an error goes on taking records, and drops them, until the others have reached its
+//!   step.
 
 use std::sync::Arc;
 

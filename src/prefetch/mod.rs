@@ -21,11 +21,9 @@
 //! 2. **Order.** Batches are in flight in the order of their records and leave in that order, in whatever
 //!    order the workers finish.
 //! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun. What
-//!    comes before the end is delivered; then, at most once, the error. Of a lane's errors the earliest
-//!    batch's wins: one that is in flight comes before a failure at a later one. Of all lanes' errors that
-//!    the data caused the first step's wins, for every lane ([`frontier`]). Causes outside the data (the feed
-//!    is cancelled, a thread is lost, a consumer waits for itself) end every lane with what is delivered by
-//!    then, and a device's failure ends its own lane.
+//!    comes before the end is delivered; then, at most once, the error. Of a lane's own errors, that of its
+//!    earliest batch counts. If the data caused it, the [`frontier`] decides at which step all lanes end
+//!    (docs/design.md, "Where a feed ends").
 //! 4. A buffer is not written before the event of its last use.
 //! 5. **Dropping a batch never waits.** A slot that its device has yet to release is dropped only on this
 //!    thread. So the thread stays, when the lane has ended, until all slots have returned, including those of

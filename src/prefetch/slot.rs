@@ -64,7 +64,8 @@ impl Delivered {
     }
 }
 
-/// Enlarges a slot for a batch larger than any before it: the one case in which the record path allocates.
+/// Enlarges a slot for a batch larger than any before it. This is one of the few cases in which the record
+/// path allocates (docs/design.md, "The memory budget").
 pub(super) fn grow(slot: &mut Slot, device: &Device, capacity: Capacity) -> Result<(), FeedError> {
     tracing::info!(
         bytes = capacity.bytes,

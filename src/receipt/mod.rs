@@ -1,11 +1,16 @@
-//! Records of what was delivered, from which a program can prove that an epoch was covered exactly once.
+//! Receipts: what was delivered, written down by the feed that delivers it. This module makes, writes, reads
+//! and merges them. What they prove is not judged here, but by the package `percolator-proof`, which only
+//! reads them.
 //!
 //! Each lane adds the records that it hands over to an order-free [`Digest`] and to a sketch. If two digests
 //! differ by few records, the sketches can name these. The lane also notes the steps it was given. Together
 //! these are a [`Receipt`]: a page of text per epoch, whatever its number of records, with an
-//! [`EpochAccount`] of each. The package `percolator-proof` takes the receipts of all ranks of a run, from
-//! before and after each resume. It says either that the plan's records for those steps were delivered, and
-//! that those steps have every record exactly once; or which records are missing, and which came twice.
+//! [`EpochAccount`] of each. A [`DataDigest`] is of a whole data set: receipts that keep the hashes of
+//! contents are compared with it.
+//!
+//! `percolator-proof` takes the receipts of all ranks of a run, from before and after each resume. It says
+//! either that the plan's records for those steps were delivered, and that those steps have every record
+//! exactly once; or which records are missing, and which came twice.
 
 mod account;
 pub(crate) mod content;

@@ -1,9 +1,12 @@
 //! What identifies a record of any kind: its epoch and position ([`RecordId`]), its key ([`Key`]) for
-//! messages, and the step it belongs to ([`StepId`]).
+//! messages, the step it belongs to ([`StepId`]), and the end of a step ([`StepEnd`]).
 //!
-//! Two kinds of record are read in place, by views of a value's bytes that copy nothing: [`Datum`], Caffe's
-//! image with a label, which a feed decodes by default, and TensorFlow's
-//! [`Example`](crate::example::Example). Records of other kinds need only a [decoder](crate::RecordDecoder).
+//! A record's value means something only to a [decoder](crate::RecordDecoder). Two kinds of value are read in
+//! place, by views that copy nothing: [`Datum`], Caffe's image with a label, which a feed decodes by default,
+//! and TensorFlow's [`Example`](crate::example::Example). The package `percolator-messages` has both; what
+//! belongs to `Datum` is also named here, and what belongs to `Example` in [`example`](crate::example).
+//! [`FeatureError`], of Examples, is defined here because the errors of all records
+//! ([`RecordCause`](crate::batch::RecordCause)) contain it.
 
 mod feature_error;
 

@@ -20,10 +20,12 @@ use super::leveldb::Pool;
 use crate::base::offload::Helpers;
 
 /// A feed's promise to verify the deferred checksums of a run's records before their values are used, and the
-/// threads that help the cursor meanwhile. It holds for one cursor, and for the cursors that it consists of;
-/// they share their helpers. Only a feed can give it.
+/// threads that help the cursor meanwhile. It covers one cursor and the cursors inside it, such as those of
+/// [joined](super::Joined) sources, which share the helpers. Only a feed can give it.
 #[derive(Clone, Debug)]
 pub struct VerifiesLater {
+    /// The blocks that helpers unpack ahead. Only a LevelDB's cursors use it; those of joined LevelDBs share
+    /// one.
     pool: Option<Rc<Pool>>,
     /// Whether blocks are left to the caller as well, and not only values that have their own checksum.
     of_blocks: bool,

@@ -22,7 +22,7 @@ pub struct Entry<'a> {
     is_whole: bool,
     /// Why its bytes cannot be used, if its cursor could go on after it.
     damage: Option<&'a SourceError>,
-    /// Its number in its source, if passes differ, so that its place in this one is another.
+    /// Its number in its source, if passes differ: its place in this pass may then be another.
     number: Option<u64>,
 }
 
@@ -120,7 +120,7 @@ impl<'a> Entry<'a> {
         Entry { number, ..self }
     }
 
-    /// Its number in its source, if passes differ, so that its place in this one is another.
+    /// Its number in its source, if passes differ: its place in this pass may then be another.
     pub(super) fn number(&self) -> Option<u64> {
         self.number
     }

@@ -285,9 +285,9 @@ pub trait Cursor {
         NOT_WRITTEN
     }
 
-    /// If the cursor is behind the last record that one of several joined sources is known to have, checks
-    /// that this source ends there. A reader that continues into the next source checks this anyway, and so
-    /// does a seek; this is for a reader that stops there.
+    /// If the cursor is past the last expected record of one of several [joined](Joined) sources, checks that
+    /// this source has no more. A cursor that continues into the next source checks this anyway, and so does
+    /// a seek; this is for a reader that stops there.
     ///
     /// # Errors
     ///

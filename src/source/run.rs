@@ -82,7 +82,7 @@ pub struct Run {
     companions: Vec<Span>,
     /// In the order of their positions; neighbours are of different blocks.
     checksums: Vec<ChecksumAt>,
-    /// By position, the numbers of the records that have [another](Entry::number) than their place in a pass.
+    /// By position in the run, the [numbers](Entry::number) of the records that have one.
     numbers: Vec<(usize, u64)>,
     /// The records whose bytes cannot be used, by position.
     damages: Vec<(usize, SourceError)>,

@@ -119,8 +119,8 @@ pub(crate) struct WorkerMeters {
     pub(crate) offloaded: Count,
 }
 
-/// The queue to workers that have yet to start: readers, which offload tasks, exist before them. It has room
-/// for all runs and all offloaded tasks, so that a send never waits.
+/// The workers' queue, which exists before the workers: the reader, which offloads tasks to it, starts first.
+/// It has room for all runs and all offloaded tasks, so that a send never waits.
 ///
 /// Runs and offloaded tasks go through it in order. If the workers are behind, a task waits, and the reader,
 /// which has time, does it itself; if the reader is behind, hardly anything is queued.

@@ -1,18 +1,17 @@
 //! Reads LMDB with our own code: read-only, with values lent from the map.
 //!
 //! ```text
-//! files        where the data file and its lock are; what is not an LMDB at all
-//!   v
-//! meta         the first two pages, judged before they are used
-//!   v
-//! environment  an open data file, and what one reader sees of it (a view)
-//!   v          slot: liblmdb's part, which keeps writers from the pages of a view
-//!   |          lock_file: which lock files this process has open; room: how far liblmdb's map may grow
-//! cursor       reads in key order (tree), or by position (index, by_position)
-//!   v
-//! free         which pages no tree may lead to
-//!   v
-//! pages, page  a page's bytes, mapped or read; what may be on one
+//! opening                                               reading
+//!
+//! files        where the data file and its lock are;    cursor         the records, in either order:
+//!              what is not an LMDB at all                 tree         in key order
+//! meta         the first two pages, judged before use     by_position  by position, through index
+//! environment  an open data file, and what one reader   values         large values, if not mapped
+//!              sees of it (a view)                      last           the last record alone
+//! slot         liblmdb's part: keeps writers from the   pages          bytes of a page: mapped, or read
+//!              pages of a view                          page           what may be on a page
+//! lock_file    which lock files this process has open   free           pages no tree may lead to
+//! room         how far liblmdb's map may grow
 //! ```
 //!
 //! - A walk checks each page that it enters, and trusts nothing that a page says. Damage causes an error,
