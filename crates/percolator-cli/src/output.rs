@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, ensure};
 use percolator::proto::BlobProto;
+use percolator_files::what::ImageFormat;
 use percolator_files::whole_file::{self, Existing};
 use percolator_files::{input_file, shown};
 use prost::Message as _;
@@ -32,7 +33,7 @@ impl FileKind {
             FileKind::Digest => ("digest", b"percolator digest "),
             FileKind::Trace => ("trace", b"{\"displayTimeUnit\""),
             FileKind::Report => ("report", b"<!doctype html>"),
-            FileKind::Picture => ("PNG file", b"\x89PNG\r\n"),
+            FileKind::Picture => ("PNG file", ImageFormat::Png.signature()),
             FileKind::Mean => ("mean", b""),
         }
     }

@@ -9,6 +9,7 @@ use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause, image_of
 use percolator::example::{Example, Feature, Kind as FeatureKind, SequenceExample};
 use percolator::record::{Datum, Image, Pixels};
 use percolator_files::shown::{self, panic_message};
+use percolator_files::what::ImageFormat;
 use percolator_messages::{PixelOrder, Value};
 use serde::Serialize;
 
@@ -385,7 +386,7 @@ impl ImageVotes {
             let strings = feature.bytes().into_iter().flat_map(|list| list.iter());
             for string in strings.filter(|string| !string.is_empty()) {
                 // By its name it is a file, whatever its first bytes are.
-                let is_file = name == IMAGE || is_image_file(string);
+                let is_file = name == IMAGE || ImageFormat::of(string).is_some();
                 self.0.entry(name.to_owned()).or_default()[usize::from(!is_file)] += 1;
             }
         }
@@ -398,11 +399,6 @@ impl ImageVotes {
         names.sort_by_key(|name| name != IMAGE);
         names
     }
-}
-
-/// Whether bytes begin like a file that is decoded: a JPEG or a PNG.
-pub(crate) fn is_image_file(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"\xff\xd8\xff") || bytes.starts_with(b"\x89PNG\r\n\x1a\n")
 }
 
 impl Content {
@@ -464,7 +460,8 @@ impl Votes {
         let kind = Content::of_value(value);
         self.kinds[kind as usize] += 1;
         let is_meant = |datum: &Datum<'_>| {
-            datum.channels > 0 && datum.height > 0 && datum.width > 0 || is_image_file(datum.data)
+            let has_shape = datum.channels > 0 && datum.height > 0 && datum.width > 0;
+            has_shape || ImageFormat::of(datum.data).is_some()
         };
         self.broken_datums +=
             u64::from(kind == Content::Bytes && Datum::parse(value).as_ref().is_ok_and(is_meant));
@@ -515,10 +512,10 @@ fn only<T>(mut values: impl Iterator<Item = T>) -> Option<T> {
 }
 
 fn encoding_of(file: &[u8]) -> PictureEncoding {
-    match file {
-        [0xff, 0xd8, ..] => PictureEncoding::Jpeg,
-        [0x89, b'P', b'N', b'G', ..] => PictureEncoding::Png,
-        _ => PictureEncoding::Other,
+    match ImageFormat::of(file) {
+        Some(ImageFormat::Jpeg) => PictureEncoding::Jpeg,
+        Some(ImageFormat::Png) => PictureEncoding::Png,
+        None => PictureEncoding::Other,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use percolator_files::caller::words;
-use percolator_files::what::picture;
+use percolator_files::what::{ImageFormat, picture};
 
 use crate::Datum;
 use crate::example::{Example, SequenceExample};
@@ -21,7 +21,7 @@ pub enum Value {
     Other(&'static str),
 }
 
-/// The images that are decoded.
+/// The images that are decoded, by their [`ImageFormat`].
 const IMAGES: [&str; 2] = ["a bare JPEG file", "a bare PNG file"];
 
 impl Value {
@@ -90,12 +90,11 @@ impl fmt::Display for Value {
 
 fn other(value: &[u8]) -> Option<&'static str> {
     let begins = |magic: &[u8]| value.starts_with(magic);
+    if let Some(format) = ImageFormat::of(value) {
+        return Some(IMAGES[format as usize]);
+    }
     if let Some(picture) = picture(value, value.len() as u64) {
-        return Some(match picture {
-            "a JPEG image" => IMAGES[0],
-            "a PNG image" => IMAGES[1],
-            other => other,
-        });
+        return Some(picture);
     }
     Some(match value {
         [0x80, 2..=5, .., b'.'] => "a Python pickle",

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use super::{COPY, Kind, Thing, UNREAD, text};
+use super::{COPY, ImageFormat, Kind, Thing, UNREAD, text};
 use crate::checksum::masked_crc32c;
 use crate::input_file;
 
@@ -258,9 +258,10 @@ fn container(file: &Looked<'_>) -> Option<Thing> {
 pub fn picture(bytes: &[u8], length: u64) -> Option<&'static str> {
     let begins = |magic: &[u8]| bytes.starts_with(magic);
     let of_bitmap = |bytes: &[u8]| Some(u64::from(u32::from_le_bytes(*bytes.get(2..)?.first_chunk()?)));
+    let format = ImageFormat::of(bytes);
     Some(match bytes {
-        _ if begins(b"\xff\xd8\xff") => "a JPEG image",
-        _ if begins(b"\x89PNG\r\n\x1a\n") => "a PNG image",
+        _ if format == Some(ImageFormat::Jpeg) => "a JPEG image",
+        _ if format == Some(ImageFormat::Png) => "a PNG image",
         _ if begins(b"GIF87a") || begins(b"GIF89a") => "a GIF image",
         _ if begins(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") => "a WebP image",
         _ if begins(b"RIFF") && bytes.get(8..12) == Some(b"WAVE") => "a WAVE sound",

@@ -4,11 +4,12 @@
 //!
 //! ```text
 //! a path -> folder    by the names in it
-//!        -> file      by its first and last bytes, then by the words of a text (text)
+//!        -> file      by its first and last bytes (image_format), then by the words of a text (text)
 //! ```
 
 mod file;
 mod folder;
+mod image_format;
 mod text;
 
 use std::borrow::Cow;
@@ -21,6 +22,7 @@ use crate::caller::words;
 use crate::shown;
 
 pub use file::{begins_with_record, picture};
+pub use image_format::ImageFormat;
 
 /// What can be read, and what cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

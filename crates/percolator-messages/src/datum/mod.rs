@@ -22,6 +22,7 @@ pub use error::DatumError;
 pub use floats::{Floats, Strided};
 
 use crate::wire::{Key, Wire};
+use percolator_files::what::ImageFormat;
 use percolator_image::{ImageShape, Planes};
 
 /// The most elements that an image may have: Caffe counts a blob's elements in an `int`.
@@ -123,10 +124,10 @@ impl<'a> Datum<'a> {
     /// The error for a record whose data are a whole file, if they are.
     #[cold]
     fn or_file(&self, error: DatumError) -> DatumError {
-        let found = match self.data {
-            [0xff, 0xd8, 0xff, ..] => "a JPEG file",
-            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => "a PNG file",
-            _ => return error,
+        let found = match ImageFormat::of(self.data) {
+            Some(ImageFormat::Jpeg) => "a JPEG file",
+            Some(ImageFormat::Png) => "a PNG file",
+            None => return error,
         };
         if self.encoded { error } else { DatumError::FileAsPixels { found } }
     }
