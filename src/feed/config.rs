@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::base::memory_limit::LimitSource;
 use crate::batch::field::FieldsError;
 use crate::decoder::example::ExampleFieldsError;
+use crate::device::DeviceError;
 use crate::order::OrderError;
 use crate::record::StepId;
 use percolator_files::caller::{option, words};
@@ -76,7 +77,8 @@ pub enum ConfigError {
     },
     /// The name of a device that is neither a host's nor a GPU's.
     #[error(
-        "there is no device {device:?}; there are host, host:N, cuda and cuda:N{}",
+        "{}{}",
+        DeviceError::Unknown { device: device.clone() },
         words("; attach a device of your own with .devices(...)", "", "")
     )]
     NoSuchDevice {
