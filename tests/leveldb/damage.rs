@@ -39,19 +39,6 @@ struct Database(&'static str);
 
 type Record = (Vec<u8>, Vec<u8>);
 
-fn varint(bytes: &[u8], at: &mut usize) -> usize {
-    let (mut value, mut shift) = (0, 0);
-    loop {
-        let byte = bytes[*at];
-        *at += 1;
-        value |= usize::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte & 0x80 == 0 {
-            return value;
-        }
-    }
-}
-
 impl Database {
     /// Whether a log, or the MANIFEST, ends where it may have ended once, and every other file is as it was.
     /// A log that the MANIFEST does not name yet, the newer one of two, may not have been there.
@@ -143,17 +130,16 @@ fn ordered(records: Vec<Record>, way: &'static str) -> Vec<Record> {
 
 /// The parts of a table: the blocks of entries, those about filters, the index, the footer.
 fn table(file: &mut Stated) {
-    let end = file.bytes.len();
-    let footer = end - FOOTER_BYTES;
+    let footer = file.bytes.len() - FOOTER_BYTES;
     let mut at = footer;
-    let [filters, filter_bytes] = [(); 2].map(|()| varint(&file.bytes, &mut at));
-    let [index, index_bytes] = [(); 2].map(|()| varint(&file.bytes, &mut at));
+    let [filters, filter_bytes] = [(); 2].map(|()| Number::varint(&file.bytes, &mut at));
+    let [index, index_bytes] = [(); 2].map(|()| Number::varint(&file.bytes, &mut at));
     // A block of filters, if there is one, is the last before the block that says where it is. Nobody reads
     // either.
     let bloom = file.bytes[filters..filters + filter_bytes].windows(6).position(|name| name == b"filter");
     let entries = bloom.map_or(filters, |at| {
         let mut place = filters + at + b"filter.leveldb.BuiltinBloomFilter2".len();
-        varint(&file.bytes, &mut place)
+        Number::varint(&file.bytes, &mut place)
     });
     let mut start = 0;
     for block in blocks(&file.bytes, index..index + index_bytes) {
@@ -165,15 +151,7 @@ fn table(file: &mut Stated) {
     file.mark("filters", Guard::Unread, entries..index);
     file.mark("index", Guard::Checked, index..index + index_bytes);
     file.mark("kind and checksum of the index", Guard::Checked, index + index_bytes..footer);
-    let mut start = footer;
-    for _ in 0..4 {
-        let mut end = start;
-        varint(&file.bytes, &mut end);
-        file.mark_number("place of a block", Guard::Structure, Number::Varint, start..end);
-        start = end;
-    }
-    file.mark("padding of the footer", Guard::Unread, start..end - 8);
-    file.mark("magic", Guard::Structure, end - 8..end);
+    file.mark_footer(footer);
 }
 
 /// Where the blocks end that an index names.
@@ -185,11 +163,11 @@ fn blocks(table: &[u8], index: std::ops::Range<usize>) -> Vec<usize> {
     let restarts = u32::from_le_bytes(bytes[bytes.len() - 4..].try_into().unwrap()) as usize;
     let (mut at, mut ends) = (0, Vec::new());
     while at < bytes.len() - 4 - 4 * restarts {
-        let [_shared, unshared, value] = [(); 3].map(|()| varint(&bytes, &mut at));
+        let [_shared, unshared, value] = [(); 3].map(|()| Number::varint(&bytes, &mut at));
         let mut place = at + unshared;
         at = place + value;
-        let start = varint(&bytes, &mut place);
-        ends.push(start + varint(&bytes, &mut place));
+        let start = Number::varint(&bytes, &mut place);
+        ends.push(start + Number::varint(&bytes, &mut place));
     }
     ends
 }

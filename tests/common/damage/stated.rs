@@ -92,6 +92,19 @@ impl Stated {
         self.parts.last_mut().unwrap().number = Some(number);
     }
 
+    /// Marks the footer of a table, which is all that is left: where two blocks are, padding and a number.
+    pub fn mark_footer(&mut self, footer: usize) {
+        let (mut start, end) = (footer, self.bytes.len());
+        for _ in 0..4 {
+            let mut after = start;
+            Number::varint(&self.bytes, &mut after);
+            self.mark_number("place of a block", Guard::Structure, Number::Varint, start..after);
+            start = after;
+        }
+        self.mark("padding of the footer", Guard::Unread, start..end - 8);
+        self.mark("magic", Guard::Structure, end - 8..end);
+    }
+
     /// The part that has this byte, if one has.
     pub fn part_at(&self, at: usize) -> Option<&Part> {
         let after = self.parts.partition_point(|part| part.range.start <= at);
@@ -120,6 +133,13 @@ impl Number {
             }
         }
         lies
+    }
+
+    /// The varint that starts there; then it is where the bytes after it start.
+    pub fn varint(bytes: &[u8], at: &mut usize) -> usize {
+        let start = *at;
+        *at += 1 + bytes[start..].iter().position(|byte| *byte < 0x80).unwrap();
+        Number::Varint.value(&bytes[start..*at]) as usize
     }
 
     fn value(self, bytes: &[u8]) -> u64 {

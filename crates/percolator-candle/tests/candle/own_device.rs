@@ -8,12 +8,13 @@ use std::sync::Arc;
 use candle_core::Device;
 use percolator::DeviceError;
 use percolator::device::cudarc::driver::{CudaContext, result};
-use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, Transfer};
+use percolator::device::{Backend, Capacity, HostMemory, Transfer};
 use percolator_candle::{CandleFeed as _, Tensors};
 
 use crate::common::process::{must_end, this_test};
 use crate::made::{elements, feed};
 use crate::standin::alone;
+use crate::transforming;
 
 /// A device that leaves batches where they are, and whoever waits for them waits for nothing.
 #[derive(Debug)]
@@ -34,35 +35,7 @@ impl Backend for Own {
     }
 
     fn transfer(&self, _capacity: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
-        Ok(Box::new(Own))
-    }
-}
-
-impl Event for Own {
-    fn is_complete(&self) -> Result<bool, DeviceError> {
-        Ok(true)
-    }
-
-    fn wait(&self) -> Result<(), DeviceError> {
-        Ok(())
-    }
-}
-
-impl Transfer for Own {
-    fn submit(&mut self, _batch: HostBatch<'_>) -> Result<(), DeviceError> {
-        Ok(())
-    }
-
-    fn arrival(&self) -> &dyn Event {
-        self
-    }
-
-    fn release(&mut self) -> Result<(), DeviceError> {
-        Ok(())
-    }
-
-    fn last_use(&self) -> &dyn Event {
-        self
+        Ok(Box::new(transforming::Own))
     }
 }
 

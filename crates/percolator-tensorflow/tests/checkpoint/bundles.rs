@@ -28,27 +28,13 @@ const FOOTER_BYTES: usize = 48;
 /// The kind and the checksum behind a block.
 const TRAILER_BYTES: usize = 5;
 
-fn varint(bytes: &[u8], at: &mut usize) -> usize {
-    let (mut value, mut shift) = (0, 0);
-    loop {
-        let byte = bytes[*at];
-        *at += 1;
-        value |= usize::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte & 0x80 == 0 {
-            return value;
-        }
-    }
-}
-
 /// The parts of a table: blocks of entries, the empty one that says where filters are, the index, the footer.
 fn table(name: &str, bytes: Vec<u8>) -> Stated {
     let mut file = Stated::of(name, bytes, Guard::Structure);
-    let end = file.bytes.len();
-    let footer = end - FOOTER_BYTES;
+    let footer = file.bytes.len() - FOOTER_BYTES;
     let mut at = footer;
-    let [filters, filter_bytes] = [(); 2].map(|()| varint(&file.bytes, &mut at));
-    let [index, index_bytes] = [(); 2].map(|()| varint(&file.bytes, &mut at));
+    let [filters, filter_bytes] = [(); 2].map(|()| Number::varint(&file.bytes, &mut at));
+    let [index, index_bytes] = [(); 2].map(|()| Number::varint(&file.bytes, &mut at));
     file.mark("entries", Guard::Checked, 0..filters - TRAILER_BYTES);
     file.mark("kind of the entries", Guard::Checked, filters - TRAILER_BYTES..filters - 4);
     file.mark("checksum of the entries", Guard::Checked, filters - 4..filters);
@@ -56,15 +42,7 @@ fn table(name: &str, bytes: Vec<u8>) -> Stated {
     file.mark("index", Guard::Checked, index..index + index_bytes);
     file.mark("kind of the index", Guard::Checked, index + index_bytes..index + index_bytes + 1);
     file.mark("checksum of the index", Guard::Checked, index + index_bytes + 1..footer);
-    let mut start = footer;
-    for _ in 0..4 {
-        let mut end = start;
-        varint(&file.bytes, &mut end);
-        file.mark_number("place of a block", Guard::Structure, Number::Varint, start..end);
-        start = end;
-    }
-    file.mark("padding of the footer", Guard::Unread, start..end - 8);
-    file.mark("magic", Guard::Structure, end - 8..end);
+    file.mark_footer(footer);
     file
 }
 
