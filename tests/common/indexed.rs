@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use percolator::source::{Cursor, IndexPlace, Lmdb, Source};
+use percolator::source::{Cursor, IndexPlace, Lmdb, Source, SourceError};
 use proptest::prelude::*;
 use tempfile::{TempDir, tempdir};
 
@@ -22,6 +22,21 @@ pub fn rest(cursor: &mut dyn Cursor) -> Records {
         records.push((entry.key().to_vec(), entry.value().to_vec()));
     }
     records
+}
+
+/// The records at all positions, in another order.
+pub fn shuffled(source: &dyn Source, items: &mut Records) -> Result<(), SourceError> {
+    source.index(&IndexPlace::Beside)?;
+    let records = source.records().unwrap();
+    let mut cursor = source.cursor()?;
+    for number in 0..records {
+        cursor.seek(number * 7919 % records)?;
+        let entry = cursor.advance()?.expect("there is a record at each position");
+        items.push((entry.key().to_vec(), entry.value().to_vec()));
+    }
+    cursor.seek(records)?;
+    assert!(cursor.advance()?.is_none(), "there are no more than {records} records");
+    Ok(())
 }
 
 /// A database in a folder of its own, which also holds its sidecar.

@@ -9,10 +9,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use percolator::source::{Access, IndexPlace, LevelDb, Source, SourceError};
+use percolator::source::{Access, LevelDb, Source, SourceError};
 use percolator::{Feed, FeedError, RawBytes};
 use rusty_leveldb::{DB, LdbIterator as _, Options};
 
+use crate::common::indexed::shuffled;
 use crate::common::process::this_test;
 use crate::harness::{self, Case, Format, Guard, Number, Reading, Stated, Way};
 
@@ -243,7 +244,7 @@ impl Format for Database {
         let cut = source.cuts().first().map(|cut| format!("{CUT}{cut}"));
         let mut reading = match way {
             FED => Reading::of(|items| fed(source, items)),
-            BY_POSITION | BY_POSITION_READ => Reading::of(|items| by_position(&source, items)),
+            BY_POSITION | BY_POSITION_READ => Reading::of(|items| shuffled(&source, items)),
             _ => Reading::of(|items| {
                 let mut cursor = source.cursor()?;
                 while let Some(entry) = cursor.advance()? {
@@ -269,20 +270,6 @@ impl Format for Database {
             }
         }
     }
-}
-
-fn by_position(source: &LevelDb, items: &mut Vec<Record>) -> Result<(), SourceError> {
-    source.index(&IndexPlace::Beside)?;
-    let records = source.records().unwrap();
-    let mut cursor = source.cursor()?;
-    for number in 0..records {
-        cursor.seek(number * 7919 % records)?;
-        let entry = cursor.advance()?.expect("there is a record at each position");
-        items.push((entry.key().to_vec(), entry.value().to_vec()));
-    }
-    cursor.seek(records)?;
-    assert!(cursor.advance()?.is_none(), "there are no more than {records} records");
-    Ok(())
 }
 
 fn fed(source: LevelDb, items: &mut Vec<Record>) -> Result<(), FeedError> {

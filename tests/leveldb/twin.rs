@@ -11,15 +11,15 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Mutex;
 
-use percolator::source::{Cursor, LevelDb, Source};
+use percolator::source::{LevelDb, Source};
 use proptest::prelude::*;
 use rusty_leveldb::{DB, LdbIterator, Options};
 use tempfile::tempdir;
 
+use crate::common::indexed::{Records, rest, walked};
 use crate::common::sample::times;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -111,14 +111,6 @@ fn write(folder: &Path, ops: &[Op], options: &Options) -> Map {
     map
 }
 
-fn drain(mut cursor: Box<dyn Cursor>) -> Records {
-    let mut records = Records::new();
-    while let Some(entry) = cursor.advance().unwrap() {
-        records.push((entry.key().to_vec(), entry.value().to_vec()));
-    }
-    records
-}
-
 fn tables(folder: &Path) -> usize {
     let names =
         std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -142,7 +134,7 @@ proptest! {
         let map = write(folder.path(), &ops, &options(snappy, log));
         let source = LevelDb::open(folder.path()).unwrap();
         prop_assert_eq!(source.cuts(), &[]);
-        let whole = drain(source.cursor().unwrap());
+        let whole = walked(&source);
         prop_assert_eq!(&whole, &map.clone().into_iter().collect::<Records>());
         if let Some(records) = source.records() {
             prop_assert_eq!(records, map.len() as u64);
@@ -151,13 +143,13 @@ proptest! {
             let (from, to) = (key(from), key(to));
             let after: Records =
                 map.range(from.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
-            prop_assert_eq!(&drain(source.range(Some(&from), None).unwrap()), &after);
+            prop_assert_eq!(&rest(&mut *source.range(Some(&from), None).unwrap()), &after);
             let before = (Bound::Unbounded, Bound::Excluded(&to[..]));
             let before: Records =
                 map.range::<[u8], _>(before).map(|(key, value)| (key.clone(), value.clone())).collect();
-            prop_assert_eq!(&drain(source.range(None, Some(&to)).unwrap()), &before);
+            prop_assert_eq!(&rest(&mut *source.range(None, Some(&to)).unwrap()), &before);
             let between: Records = after.into_iter().filter(|(key, _)| *key < to).collect();
-            prop_assert_eq!(&drain(source.range(Some(&from), Some(&to)).unwrap()), &between);
+            prop_assert_eq!(&rest(&mut *source.range(Some(&from), Some(&to)).unwrap()), &between);
         }
         let mut most = TABLES_MAX.lock().unwrap();
         *most = tables(folder.path()).max(*most);
@@ -180,6 +172,6 @@ fn a_long_run_fills_levels() {
         let source = LevelDb::open(folder.path()).unwrap();
         println!("{} tables, {} records", tables(folder.path()), map.len());
         assert!(tables(folder.path()) > 4, "several tables");
-        assert_eq!(drain(source.cursor().unwrap()), map.into_iter().collect::<Records>());
+        assert_eq!(walked(&source), map.into_iter().collect::<Records>());
     }
 }

@@ -13,7 +13,7 @@ use tempfile::{TempDir, tempdir};
 
 use crate::anatomy::Anatomy;
 use crate::common;
-use crate::common::indexed::{Records, Written, mixed, page_bytes, walked};
+use crate::common::indexed::{Records, Written, mixed, page_bytes, shuffled, walked};
 use crate::common::lmdb_forge::{Numbers, bytes_put, forge, whole};
 use crate::common::process::this_test;
 use crate::harness::{self, CHANGED_AFTER, Case, Format, Guard, Reading, Stated, Way};
@@ -221,21 +221,6 @@ impl Format for Database {
         let others = pairs.filter(|(one, other)| one.1 != other.1 || !is_fed && one.0 != other.0).count();
         others <= 1 && (found.error.is_some() || found.items.len() == due.len())
     }
-}
-
-/// The records at all positions, in another order.
-fn shuffled(source: &Lmdb, items: &mut Records) -> Result<(), SourceError> {
-    source.index(&IndexPlace::Beside)?;
-    let records = source.records().unwrap();
-    let mut cursor = source.cursor()?;
-    for number in 0..records {
-        cursor.seek(number * 7919 % records)?;
-        let entry = cursor.advance()?.expect("there is a record at each position");
-        items.push((entry.key().to_vec(), entry.value().to_vec()));
-    }
-    cursor.seek(records)?;
-    assert!(cursor.advance()?.is_none(), "there are no more than {records} records");
-    Ok(())
 }
 
 /// What a feed delivers: values, without keys.

@@ -11,6 +11,7 @@ use percolator_chaos::{Chaos, Faults};
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
+use crate::common::indexed::rest;
 use crate::common::process::{check, child_command, role, this_test, under_a_limit_of_address_space};
 use crate::{Records, read, value};
 
@@ -79,20 +80,12 @@ fn begun(source: &Lmdb) -> Box<dyn Cursor> {
     walk
 }
 
-fn rest(mut walk: Box<dyn Cursor>) -> Records {
-    let mut records = Records::new();
-    while let Some(entry) = walk.advance().unwrap() {
-        records.push((entry.key().to_vec(), entry.value().to_vec()));
-    }
-    records
-}
-
 #[test]
 fn a_walk_that_begins_after_growth_sees_it_beside_one_that_began_before() {
     let folder = written();
     let bytes = || fs::metadata(folder.path().join("data.mdb")).unwrap().len();
     let source = Lmdb::open(folder.path()).unwrap();
-    let before = begun(&source);
+    let mut before = begun(&source);
     let before_bytes = bytes();
     another_process(GROWER, folder.path());
     assert!(bytes() > 10 * before_bytes, "{before_bytes} bytes became {}", bytes());
@@ -102,7 +95,7 @@ fn a_walk_that_begins_after_growth_sees_it_beside_one_that_began_before() {
     let mut by_position = source.cursor().unwrap();
     by_position.seek(AFTER as u64 - 1).unwrap();
     assert_eq!(by_position.advance().unwrap().unwrap().value(), value(AFTER - 1 + 7, 2500));
-    assert!(rest(before) == old()[1..], "the walk that began before");
+    assert!(rest(&mut *before) == old()[1..], "the walk that began before");
 }
 
 #[test]
@@ -115,14 +108,15 @@ fn where_address_space_is_limited_a_walk_begins_after_growth_once_the_others_hav
     };
     let path = Path::new(&path);
     let source = Lmdb::open(path).unwrap();
-    let before = begun(&source);
+    let mut before = begun(&source);
     another_process(GROWER, path);
     let error = source.cursor().err().unwrap();
     println!("{error}");
     let text = error.to_string();
     assert!(matches!(error, SourceError::Lmdb(LmdbError::Library { call: "mdb_txn_begin", .. })), "{text}");
     assert!(text.contains("close the open cursors, or lift the limit (ulimit -v)"), "{text}");
-    assert!(rest(before) == old()[1..], "the walk that began before");
+    assert!(rest(&mut *before) == old()[1..], "the walk that began before");
+    drop(before);
     for _ in 0..2 {
         assert!(read(&source) == new(), "walks that began when no other was open");
     }

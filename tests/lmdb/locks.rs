@@ -207,8 +207,8 @@ fn a_file_in_the_place_of_another_one_does_not_end_its_readers_slot() {
     in_the_place_of_another_one();
 }
 
-/// Replaces system calls as on a system that hides what processes have mapped.
-const NO_MAPS: &str = r#"
+/// Behind `IS_MEANT` and `REASON`: replaces system calls so that these paths cannot be opened.
+const OPEN: &str = r"
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -221,8 +221,8 @@ const NO_MAPS: &str = r#"
         va_start(arguments, flags);                                            \
         int mode = va_arg(arguments, int);                                     \
         va_end(arguments);                                                     \
-        if (strcmp(path, "/proc/self/maps") == 0) {                            \
-            errno = ENOENT;                                                    \
+        if (IS_MEANT) {                                                        \
+            errno = REASON;                                                    \
             return -1;                                                         \
         }                                                                      \
         int (*next)(const char *, int, ...) = dlsym(RTLD_NEXT, #name);         \
@@ -230,6 +230,12 @@ const NO_MAPS: &str = r#"
     }
 SHIM(open)
 SHIM(open64)
+";
+
+/// As on a system that hides what processes have mapped.
+const NO_MAPS: &str = r#"
+#define IS_MEANT (strcmp(path, "/proc/self/maps") == 0)
+#define REASON ENOENT
 "#;
 
 #[test]
@@ -240,7 +246,7 @@ fn an_environment_of_ours_is_seen_where_no_process_sees_its_maps() {
         return in_the_place_of_another_one();
     }
     let folder = tempdir().unwrap();
-    let shim = shim(folder.path(), NO_MAPS);
+    let shim = shim(folder.path(), &format!("{NO_MAPS}{OPEN}"));
     let mut child = child_command(name, "without maps");
     check(name, &child.env("LD_PRELOAD", &shim).output().unwrap());
 }
@@ -439,30 +445,10 @@ SHIM(fcntl)
 SHIM(fcntl64)
 ";
 
-/// Replaces system calls as on a read-only file system: lock files cannot be written. liblmdb then works
-/// without one.
+/// As on a read-only file system: lock files cannot be written. liblmdb then works without one.
 const READ_ONLY: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <string.h>
-#define SHIM(name)                                                             \
-    int name(const char *path, int flags, ...) {                               \
-        va_list arguments;                                                     \
-        va_start(arguments, flags);                                            \
-        int mode = va_arg(arguments, int);                                     \
-        va_end(arguments);                                                     \
-        if (strstr(path, "lock.mdb")) {                                        \
-            errno = EROFS;                                                     \
-            return -1;                                                         \
-        }                                                                      \
-        int (*next)(const char *, int, ...) = dlsym(RTLD_NEXT, #name);         \
-        return next(path, flags, mode);                                        \
-    }
-SHIM(open)
-SHIM(open64)
+#define IS_MEANT strstr(path, "lock.mdb")
+#define REASON EROFS
 "#;
 
 #[test]
@@ -481,7 +467,7 @@ fn on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after
     }
     let folder = tempdir().unwrap();
     common::write_lmdb(folder.path(), large(100));
-    let shim = shim(folder.path(), READ_ONLY);
+    let shim = shim(folder.path(), &format!("{READ_ONLY}{OPEN}"));
     let mut child = child_command(name, folder.path().to_str().unwrap());
     check(name, &child.env("LD_PRELOAD", &shim).output().unwrap());
 }

@@ -29,17 +29,7 @@ use percolator::source::{Lmdb, Source, SourceError};
 use percolator::{Feed, FeedError};
 use tempfile::{TempDir, tempdir};
 
-type Records = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// Every record, through a cursor.
-fn read(source: &Lmdb) -> Records {
-    let mut cursor = source.cursor().unwrap();
-    let mut records = Records::new();
-    while let Some(entry) = cursor.advance().unwrap() {
-        records.push((entry.key().to_vec(), entry.value().to_vec()));
-    }
-    records
-}
+use common::indexed::{Records, walked as read};
 
 fn written(records: usize) -> (TempDir, Records) {
     let folder = tempdir().unwrap();

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
+use crate::common::indexed::walked;
 
 /// A folder for data.
 struct Bench {
@@ -200,15 +201,6 @@ fn check_stages(figures: &Value) {
     }
 }
 
-/// All records of a source: keys and values.
-fn records(source: &dyn Source) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let (mut cursor, mut records) = (source.cursor().unwrap(), Vec::new());
-    while let Some(entry) = cursor.advance().unwrap() {
-        records.push((entry.key().to_vec(), entry.value().to_vec()));
-    }
-    records
-}
-
 #[test]
 fn every_kind_of_data_is_measured() {
     let bench = Bench::new();
@@ -353,7 +345,7 @@ fn data_are_the_same_bytes_when_they_are_made_twice() {
             fs::read(one.join("data.mdb")).unwrap() == fs::read(other.join("data.mdb")).unwrap(),
             "{one:?}"
         );
-        lmdbs.push(records(&Lmdb::open(one).unwrap()));
+        lmdbs.push(walked(&Lmdb::open(one).unwrap()));
     }
     // A LevelDB of these data holds the same records.
     one.json(&[&args[..], &["--as", "leveldb"]].concat());
@@ -362,7 +354,7 @@ fn data_are_the_same_bytes_when_they_are_made_twice() {
     assert_eq!(leveldbs.len(), 5);
     for (folder, lmdb) in leveldbs.iter().zip(&lmdbs) {
         let leveldb = LevelDb::open(folder).unwrap();
-        assert!(records(&leveldb) == *lmdb && lmdb.len() == 20, "{}", folder.display());
+        assert!(walked(&leveldb) == *lmdb && lmdb.len() == 20, "{}", folder.display());
     }
 }
 
@@ -371,12 +363,12 @@ fn data_look_like_photographs() {
     let bench = Bench::new();
     bench.json(&["--synthetic", "small,jpeg", "--records", "30"]);
     let [jpeg, small] = bench.made().try_into().unwrap();
-    let encoded = records(&Lmdb::open(jpeg).unwrap());
+    let encoded = walked(&Lmdb::open(jpeg).unwrap());
     for (_key, value) in &encoded {
         let datum = Datum::decode(&**value).unwrap();
         assert!(datum.encoded() && datum.data().starts_with(&[0xff, 0xd8]));
     }
-    let raw = records(&Lmdb::open(small).unwrap());
+    let raw = walked(&Lmdb::open(small).unwrap());
     let values: std::collections::BTreeSet<_> = raw.iter().map(|(_key, value)| value).collect();
     assert_eq!(values.len(), 30, "no two are the same");
     // Adjacent pixels of a photograph are similar; random bytes differ by 85 on average.

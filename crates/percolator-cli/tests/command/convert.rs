@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use percolator::leveldb::LevelDb;
 use percolator::proto::Datum;
-use percolator::source::{Lmdb, Source, TfRecord};
+use percolator::source::{Lmdb, TfRecord};
 use prost::Message as _;
 use rustix::io::Errno;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
+use crate::common::indexed::{Records, walked};
 use crate::common::sample::times;
 use crate::common::words_of;
 use crate::data_tools::catches_before_it_ends;
@@ -46,18 +47,8 @@ fn fail(folder: &Path, arguments: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-type Records = Vec<(Vec<u8>, Vec<u8>)>;
-
-fn all(source: &dyn Source) -> Records {
-    let (mut cursor, mut records) = (source.cursor().unwrap(), Vec::new());
-    while let Some(entry) = cursor.advance().unwrap() {
-        records.push((entry.key().to_vec(), entry.value().to_vec()));
-    }
-    records
-}
-
 fn lmdb(path: &Path) -> Records {
-    all(&Lmdb::open_without_lock(path).unwrap())
+    walked(&Lmdb::open_without_lock(path).unwrap())
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -98,10 +89,10 @@ fn convert_imagesets_flags_give_its_records() {
         assert!(lmdb(&folder.path().join("made")) == golden(wanted), "{flags}");
     }
     pass(folder.path(), "list img/ list l --backend leveldb");
-    assert!(all(&LevelDb::open(folder.path().join("l")).unwrap()) == golden("imageset_raw_lmdb"));
+    assert!(walked(&LevelDb::open(folder.path().join("l")).unwrap()) == golden("imageset_raw_lmdb"));
     pass(folder.path(), "records l t.tfrecord --backend tfrecord --shards 2");
     let halves = ["t.tfrecord-00000-of-00002", "t.tfrecord-00001-of-00002"];
-    let halves = halves.map(|name| all(&TfRecord::open(folder.path().join(name)).unwrap()));
+    let halves = halves.map(|name| walked(&TfRecord::open(folder.path().join(name)).unwrap()));
     let values: Vec<_> = halves.iter().flatten().map(|(_, value)| value).collect();
     assert_eq!(values, golden("imageset_raw_lmdb").iter().map(|(_, value)| value).collect::<Vec<_>>());
 }
@@ -380,8 +371,8 @@ fn check(folder: &Path, backend: &str, wanted: &Records) {
         .map(|name| folder.join(name))
         .flat_map(|path| match backend {
             "lmdb" => lmdb(&path),
-            "leveldb" => all(&LevelDb::open(path).unwrap()),
-            _ => all(&TfRecord::open(path).unwrap()),
+            "leveldb" => walked(&LevelDb::open(path).unwrap()),
+            _ => walked(&TfRecord::open(path).unwrap()),
         })
         .collect();
     match backend {
