@@ -21,14 +21,13 @@
 
 mod encode;
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use encode::Encoding;
 use percolator_image::{ColorMode, ImageFileDecoder, Planes};
-use sha2::{Digest as _, Sha256};
 use turbojpeg::{Decompressor, Image, PixelFormat, ScalingFactor};
 
+use crate::decode::hex;
 use crate::forge;
 use crate::forge::Numbers;
 
@@ -261,11 +260,4 @@ fn the_kept_checksums_are_those_of_libjpeg_turbo() {
         std::fs::write(&kept, &text).unwrap();
     }
     assert!(std::fs::read_to_string(&kept).unwrap() == text, "{} is not libjpeg-turbo's", kept.display());
-}
-
-fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
 }
