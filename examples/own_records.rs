@@ -41,14 +41,14 @@ fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     write(folder.path())?;
 
+    let fields = [
+        Field::new("image", Dtype::U8, [3, SIDE, SIDE]),
+        Field::new("pose", Dtype::F32, [14]),
+        Field::ragged("tokens", Dtype::I32, 64),
+    ];
     let mut feed = Feed::builder()
         .lmdb(folder.path())
-        .fields([
-            Field::new("image", Dtype::U8, [3, SIDE, SIDE]),
-            Field::new("pose", Dtype::F32, [14]),
-            Field::ragged("tokens", Dtype::I32, 64),
-        ])
-        .decode(|record, row| {
+        .decode(fields, |record, row| {
             let sample: Sample<'_> = postcard::from_bytes(record.value)?;
             if sample.image.iter().any(|&byte| byte != sample.image[0]) {
                 return Err(DecodeFailure::new("the image has more than one shade"));

@@ -150,7 +150,7 @@ pub mod decoder;
 pub mod example {
     #[doc(inline)]
     pub use crate::decoder::example::{
-        ExampleField, ExampleFields, ExampleFieldsError, ExampleImage, GrammarError, ImageShapeFrom,
+        ExampleField, ExampleFields, ExampleFieldsError, ExampleImage, Examples, GrammarError, ImageShapeFrom,
     };
     #[doc(inline)]
     pub use crate::record::{FeatureError, WireError};
@@ -188,11 +188,11 @@ pub use decoder::{DecodeFailure, RawBytes, RecordDecoder, Row, Tokens};
 #[doc(inline)]
 pub use device::{Device, DeviceError};
 #[doc(inline)]
-pub use feed::{Batch, Feed, FeedBuilder, FeedError, Lane, Stats, Steps, Target};
+pub use feed::{Batch, Feed, FeedBuilder, FeedError, Lane, Seed, Stats, Steps, Target};
 #[doc(inline)]
 pub use net::Net;
 #[doc(inline)]
-pub use order::{LastBatch, Shuffle};
+pub use order::{Epochs, LastBatch, Shuffle};
 #[doc(inline)]
 pub use percolator_files::{IoCause, Progress};
 #[doc(inline)]

@@ -16,7 +16,7 @@ use percolator::reader::{DataReader, Registry};
 use percolator::source::{Access, LevelDb, Matching, Source as _};
 use percolator::tfrecord::write_record;
 use percolator::{
-    Batch, Device, Dtype, Feed, FeedBuilder, LastBatch, Phase, RawBytes, Shuffle, Target, Transform,
+    Batch, Device, Dtype, Epochs, Feed, FeedBuilder, LastBatch, Phase, RawBytes, Shuffle, Target, Transform,
 };
 
 const EXTENT: usize = 3;
@@ -24,7 +24,6 @@ const EXTENT: usize = 3;
 fn feed(records: usize) -> FeedBuilder {
     Feed::builder()
         .source(MemorySource::images("miri", records, 2, EXTENT, EXTENT))
-        .registry(&Registry::new())
         .threads(2)
         .prefetch(2)
         .batch_size(3)
@@ -89,7 +88,7 @@ fn a_tfrecord_file_is_read_in_order_and_by_position() {
     gzip.write_all(&bytes).unwrap();
     std::fs::write(&packed, gzip.finish().unwrap()).unwrap();
     for (path, shuffle) in [(&plain, Shuffle::No), (&plain, Shuffle::Global), (&packed, Shuffle::No)] {
-        let feed = Feed::builder().tfrecord(path).access(Access::Read).registry(&Registry::new());
+        let feed = Feed::builder().tfrecord(path).access(Access::Read);
         let feed = feed.threads(2).prefetch(2).batch_size(3).epochs(1).shuffle(shuffle).build().unwrap();
         let mut ids = Vec::new();
         for batch in feed {
@@ -111,7 +110,7 @@ fn a_leveldb_is_read_in_order_and_by_position() {
     }
     let longest = due.iter().map(Vec::len).max().unwrap();
     for shuffle in [Shuffle::No, Shuffle::Global] {
-        let feed = Feed::builder().leveldb(&path).access(Access::Read).registry(&Registry::new());
+        let feed = Feed::builder().leveldb(&path).access(Access::Read);
         let feed = feed.decoder(RawBytes::up_to(longest)).threads(2).prefetch(2).batch_size(64);
         let mut ids = Vec::new();
         for batch in feed.epochs(1).shuffle(shuffle).build().unwrap() {
@@ -181,7 +180,7 @@ fn a_batch_that_is_let_go_of_while_its_lane_ends_is_no_lost_slot() {
     // Debug builds assert that a slot is dropped only after its ring has ended, so the thread that drops it
     // must see that end.
     for _ in 0..4 {
-        let mut feed = feed(6).once().build().unwrap();
+        let mut feed = feed(6).epochs(Epochs::OnePass).build().unwrap();
         let mut lane = feed.take_lanes().unwrap().remove(0);
         let batches: Vec<_> = lane.by_ref().take(2).map(Result::unwrap).collect();
         let dropping = std::thread::spawn(move || drop(batches));

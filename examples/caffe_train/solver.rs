@@ -6,7 +6,7 @@
 use anyhow::ensure;
 use percolator::batch::ImageShape;
 use percolator::transform::CaffeEra;
-use percolator::{Batch, Device, FeedBuilder, Stats};
+use percolator::{Batch, Device, Epochs, FeedBuilder, Seed, Stats};
 
 use crate::classifier::{CLASSES, Classifier, Gradient};
 use crate::report;
@@ -34,7 +34,7 @@ impl Solver {
     /// The feed of both ranks. Rank `i` draws its crops and mirroring from `seed + i`, as Caffe's does.
     pub(crate) fn train_feed(&self) -> FeedBuilder {
         let ranks = [Device::host(0), Device::host(1)];
-        self.train.clone().devices(ranks).caffe_random(self.seed, CaffeEra::Today)
+        self.train.clone().devices(ranks).seed(Seed::Caffe { seed: self.seed, era: CaffeEra::Today })
     }
 
     /// Trains, and tests before the first iteration, after every few passes over the records, and at the end.
@@ -94,7 +94,7 @@ impl Solver {
 
 /// The outputs of the test net: the accuracy, and the mean loss.
 fn test_net(test: &FeedBuilder, classifier: &Classifier, image: ImageShape) -> anyhow::Result<String> {
-    let mut feed = test.clone().once().build()?;
+    let mut feed = test.clone().epochs(Epochs::OnePass).build()?;
     let (mut correct, mut records, mut sum) = (0, 0, Gradient::zero(classifier));
     for step in feed.steps() {
         for batch in step? {

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use percolator::{Feed, Phase, Stats};
+use percolator::{Epochs, Feed, Phase, Stats};
 
 use classifier::{Classifier, Gradient};
 use digits::Digits;
@@ -50,7 +50,7 @@ fn survey(path: &Path, options: &Options) -> anyhow::Result<()> {
         .batch_size(options.batch_size)
         .seed(options.seed);
     let feed = options.extent(feed);
-    let feed = if options.once { feed.once() } else { feed };
+    let feed = if options.once { feed.epochs(Epochs::OnePass) } else { feed };
     survey::run(feed, path, &Enough { batches: options.batches, deadline: options.deadline()? })
 }
 
@@ -111,7 +111,7 @@ fn test(lmdb: &Path, options: &Options, classifier: &Classifier) -> anyhow::Resu
         .phase(Phase::Test)
         .devices(options.devices()?)
         .batch_size(options.batch_size)
-        .once();
+        .epochs(Epochs::OnePass);
     let mut feed = options.extent(feed).build()?;
     let mut correct = 0;
     for step in feed.steps() {

@@ -47,7 +47,7 @@ impl DataSet {
 
 fn feed(folder: &Path, lanes: usize) -> FeedBuilder {
     let parts = sourceless(lanes).lmdb(folder.join("lmdb"));
-    parts.and_leveldb(folder.join("leveldb")).and_tfrecord(folder.join("part.tfrecord"))
+    parts.leveldb(folder.join("leveldb")).tfrecord(folder.join("part.tfrecord"))
 }
 
 /// A feed to this many lanes on the host, whose source its caller sets.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use percolator::bad::{BadRecords, Quarantined};
-use percolator::order::World;
+use percolator::feed::Receipts;
+use percolator::order::{JobWorker, World};
 use percolator::reader::{DataReader, Registry};
 use percolator::record::RecordId;
 use percolator::source::Lmdb;
@@ -120,7 +121,7 @@ const EPOCHS: u64 = 2;
 
 /// A feed by a plan of two epochs, with receipts of its records' bytes.
 fn planned(data: &DataSet, feed: FeedBuilder, draws: &mut Draws) -> FeedBuilder {
-    scheduled(feed, draws).receipt_contents(true).with_digest(&data.digest)
+    scheduled(feed, draws).receipts(Receipts::Contents).with_digest(&data.digest)
 }
 
 /// This feed by a plan of two epochs.
@@ -179,7 +180,10 @@ fn worlds(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Res
         let world = World::new(workers, workers * lanes)?;
         let steps = if leg == legs { usize::MAX } else { draws.number(1, 8) };
         let of_worker = |worker| {
-            let feed = described.clone().devices((0..lanes).map(Device::host)).worker(world, worker);
+            let feed = described
+                .clone()
+                .devices((0..lanes).map(Device::host))
+                .share(JobWorker { world, number: worker });
             run(snapshot.iter().fold(feed, FeedBuilder::resume), steps)
         };
         let ran: Vec<_> = thread::scope(|scope| {

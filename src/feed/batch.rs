@@ -132,8 +132,8 @@ impl Batch {
     }
 
     /// Returns the step that it is the lane's share of, and whether that step is the last of its epoch. It is
-    /// `None` for the short batch at the end of a [single pass](crate::FeedBuilder::once), and for a batch
-    /// that [stands in](crate::Lane::empty_batch) for a lane that has ended before others of its job.
+    /// `None` for the short batch at the end of a [single pass](crate::Epochs::OnePass), and for a batch that
+    /// [stands in](crate::Lane::empty_batch) for a lane that has ended before others of its job.
     #[must_use]
     pub fn step(&self) -> Option<StepEnd> {
         self.delivered().header.step

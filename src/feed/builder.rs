@@ -5,26 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Feed;
-use super::config::ConfigError;
 use super::decoding::Decoding;
 use super::error::FeedError;
 use super::net::NetLayer;
 use super::resolve::ResolvedFeed;
+use super::sources;
 use super::spec::{FeedSpec, Receipts, Seed, SourceSpec};
 use super::target::Target;
 use crate::bad::BadRecords;
 use crate::base::shape::{Dtype, Layout, Phase};
 use crate::device::Device;
 use crate::order::{
-    Assignment, AutoShardPolicy, BatchSize, BlockSource, Blocks, JobWorker, LastBatch, Ranks, Shuffle,
-    ShuffleSpec, World,
+    Assignment, AutoShardPolicy, BatchSize, BlockSource, Blocks, Epochs, JobShare, LastBatch, ShuffleSpec,
+    World,
 };
-use crate::reader::Registry;
 use crate::receipt::DataDigest;
 use crate::snapshot::Snapshot;
 use crate::source::leveldb::LogGaps;
 use crate::source::{Access, IndexPlace, Source};
-use crate::transform::{CaffeEra, Transform, TransformPlace};
+use crate::transform::{Transform, TransformPlace};
 
 /// Describes a feed. Options that are not set have Caffe's defaults, if Caffe has any.
 ///
@@ -52,7 +51,7 @@ pub struct FeedBuilder {
 }
 
 /// What a program attaches to a feed: everything that is not plain data.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Attached {
     /// One for each [`SourceSpec::Attached`] of the feed, in order.
     pub(super) sources: Vec<Arc<dyn Source>>,
@@ -69,29 +68,8 @@ pub(super) struct Attached {
     pub(super) digest: Option<Arc<DataDigest>>,
     /// If this feed replays one replica of a job: the job and the replica.
     pub(super) alone: Option<(World, usize)>,
-    pub(super) registry: Registry,
-    /// Whether the program has named a source: those of a net or of a spec may be replaced.
+    /// Whether the program has named a source: until then, one replaces those of a net or of a spec.
     names_sources: bool,
-    /// The first pair of options of which the later one would have dropped the earlier one.
-    pub(super) conflict: Option<ConfigError>,
-}
-
-impl Default for Attached {
-    fn default() -> Self {
-        Attached {
-            sources: Vec::new(),
-            target_sources: Vec::new(),
-            decoding: Decoding::default(),
-            devices: None,
-            blocks: None,
-            resume: None,
-            digest: None,
-            alone: None,
-            registry: Registry::global().clone(),
-            names_sources: false,
-            conflict: None,
-        }
-    }
 }
 
 /// Starts a builder from plain data. What the spec only names, because a program attached it, must be
@@ -109,18 +87,71 @@ impl FeedBuilder {
         &self.spec
     }
 
-    /// Reads a Caffe LMDB: its folder, or its `data.mdb`.
-    ///
-    /// This replaces the source of a net or a spec that the builder was made from. After a source that the
-    /// program has named itself, it is an error of [`build`](Self::build): [`and_lmdb`](Self::and_lmdb) reads
-    /// both. The same holds for every method that sets the source.
+    /// Adds a Caffe LMDB: its folder, or its `data.mdb`. See [`data`](Self::data).
     pub fn lmdb(self, path: impl AsRef<Path>) -> Self {
-        self.only(SourceSpec::lmdb(path.as_ref()))
+        self.data(SourceSpec::lmdb(path.as_ref()))
     }
 
-    /// Reads the database with this name, one of several in an LMDB.
-    pub fn lmdb_named(self, path: impl AsRef<Path>, name: impl Into<String>) -> Self {
-        self.only(SourceSpec::Lmdb { path: path.as_ref().to_owned(), name: Some(name.into()) })
+    /// Adds a Caffe LevelDB, given its folder. See [`data`](Self::data). Nothing in it is changed, and no
+    /// lock is taken.
+    pub fn leveldb(self, path: impl AsRef<Path>) -> Self {
+        self.data(SourceSpec::leveldb(path.as_ref()))
+    }
+
+    /// Adds TFRecord files: a file, all files of a folder, or those that match a pattern with `*`, `?` and
+    /// `[...]`, sorted as a shell sorts them in the C locale. See [`data`](Self::data). How a file is
+    /// compressed is [detected](crate::tfrecord::TfRecordOptions::compression).
+    ///
+    /// To a plan, each of them is a file, like each of several databases. If the feed is [mixed](Self::mix),
+    /// all files of a folder or a pattern are one database.
+    ///
+    /// The values are what TensorFlow wrote, usually a `tf.train.Example`, which
+    /// [`example`](Self::example) reads.
+    pub fn tfrecord(self, path: impl AsRef<Path>) -> Self {
+        self.data(SourceSpec::tfrecord(path.as_ref()))
+    }
+
+    /// Adds a source that plain data can describe. [`lmdb`](Self::lmdb), [`leveldb`](Self::leveldb) and
+    /// [`tfrecord`](Self::tfrecord) are shorthands for it.
+    ///
+    /// Sources add up: together they are one data set, [joined](crate::source::Joined) in the order in which
+    /// they were added. Only the first source replaces something: what a net or a spec has that the builder
+    /// was made from.
+    ///
+    /// ```no_run
+    /// use percolator::Feed;
+    /// use percolator::feed::SourceSpec;
+    ///
+    /// let shards = ["train_0_lmdb", "train_1_lmdb", "train_2_lmdb"];
+    /// let feed = shards.iter().fold(Feed::builder(), |feed, shard| feed.lmdb(shard));
+    /// // One of several databases in an LMDB.
+    /// let feed = feed.data(SourceSpec::Lmdb { path: "more_lmdb".into(), name: Some("train".into()) });
+    /// let feed = feed.batch_size(64).build()?;
+    /// # Ok::<(), percolator::FeedError>(())
+    /// ```
+    ///
+    /// A record's position counts over all of them. Under [`AutoShardPolicy::File`], each worker of a
+    /// [job](Self::share) reads its own databases. A job's default policy chooses this if there are
+    /// databases for all its workers.
+    pub fn data(mut self, source: SourceSpec) -> Self {
+        if !std::mem::replace(&mut self.attached.names_sources, true) {
+            self.spec.sources.clear();
+        }
+        self.spec.sources.push(source);
+        self
+    }
+
+    /// Adds a source that is already open, or a caller-implemented one, as [`data`](Self::data) adds one.
+    ///
+    /// If the builder was made [from](Self::from) a spec that only names sources
+    /// ([`SourceSpec::Attached`]), the first call attaches the first of them, and so on.
+    pub fn source(mut self, source: impl Source + 'static) -> Self {
+        if sources::only_named(&self.spec.sources) == self.attached.sources.len() {
+            self = self.data(SourceSpec::Attached { path: source.path().to_owned() });
+        }
+        self.attached.names_sources = true;
+        self.attached.sources.push(Arc::new(source));
+        self
     }
 
     /// Sets how the files of the databases that the feed opens are read (default: mapped, except on network
@@ -130,111 +161,10 @@ impl FeedBuilder {
         self
     }
 
-    /// Reads a Caffe LevelDB, given its folder. Nothing in it is changed, and no lock is taken.
-    pub fn leveldb(self, path: impl AsRef<Path>) -> Self {
-        self.only(SourceSpec::leveldb(path.as_ref()))
-    }
-
-    /// Reads TFRecord files: a file, all files of a folder, or those that match a pattern with `*`, `?` and
-    /// `[...]`, sorted as a shell sorts them in the C locale. How a file is compressed is
-    /// [detected](crate::tfrecord::TfRecordOptions::compression).
-    ///
-    /// To a plan, each of them is a file, like each of several [joined](Self::and_lmdb) databases. If the
-    /// feed is [mixed](Self::mix), all files of a folder or a pattern are one database.
-    ///
-    /// The values are what TensorFlow wrote, usually a `tf.train.Example`, which a
-    /// [decoder](Self::decoder) reads.
-    pub fn tfrecord(self, path: impl AsRef<Path>) -> Self {
-        self.only(SourceSpec::tfrecord(path.as_ref()))
-    }
-
     /// Sets what is done about LevelDBs whose logs lack writes (default: they are refused). Applies to every
     /// LevelDB that the feed opens.
     pub fn log_gaps(mut self, gaps: LogGaps) -> Self {
         self.spec.log_gaps = gaps;
-        self
-    }
-
-    /// Reads a source that is already open, or a caller-implemented one.
-    pub fn source(self, source: impl Source + 'static) -> Self {
-        let path = source.path().to_owned();
-        let mut builder = self.only(SourceSpec::Attached { path });
-        builder.attached.sources.push(Arc::new(source));
-        builder
-    }
-
-    /// Reads one more LMDB, after the sources set so far: together they are one data set,
-    /// [joined](crate::source::Joined).
-    ///
-    /// ```no_run
-    /// # use percolator::Feed;
-    /// let shards = ["train_0_lmdb", "train_1_lmdb", "train_2_lmdb"];
-    /// let feed = shards.iter().fold(Feed::builder(), |feed, shard| feed.and_lmdb(shard));
-    /// let feed = feed.batch_size(64).build()?;
-    /// # Ok::<(), percolator::FeedError>(())
-    /// ```
-    ///
-    /// A record's position counts over all of them. Under [`AutoShardPolicy::File`], each worker of a
-    /// [job](Self::worker) reads its own databases. A job's default policy chooses this if there are
-    /// databases for all its workers.
-    pub fn and_lmdb(self, path: impl AsRef<Path>) -> Self {
-        self.and(SourceSpec::lmdb(path.as_ref()))
-    }
-
-    /// Reads one more LMDB, as [`and_lmdb`](Self::and_lmdb) does, but its database of this name.
-    pub fn and_lmdb_named(self, path: impl AsRef<Path>, name: impl Into<String>) -> Self {
-        self.and(SourceSpec::Lmdb { path: path.as_ref().to_owned(), name: Some(name.into()) })
-    }
-
-    /// Reads one more LevelDB, as [`and_lmdb`](Self::and_lmdb) reads an LMDB.
-    pub fn and_leveldb(self, path: impl AsRef<Path>) -> Self {
-        self.and(SourceSpec::leveldb(path.as_ref()))
-    }
-
-    /// Reads more [TFRecord files](Self::tfrecord), as [`and_lmdb`](Self::and_lmdb) reads an LMDB.
-    pub fn and_tfrecord(self, path: impl AsRef<Path>) -> Self {
-        self.and(SourceSpec::tfrecord(path.as_ref()))
-    }
-
-    /// Reads one more source, as [`and_lmdb`](Self::and_lmdb) reads an LMDB.
-    pub fn and_source(mut self, source: impl Source + 'static) -> Self {
-        let path = source.path().to_owned();
-        self.attached.sources.push(Arc::new(source));
-        self.and(SourceSpec::Attached { path })
-    }
-
-    /// Attaches a source that the spec only names ([`SourceSpec::Attached`]): the first such source of the
-    /// feed with the first call, and so on. For builders made [from](Self::from) a spec.
-    pub fn attach_source(mut self, source: impl Source + 'static) -> Self {
-        self.attached.sources.push(Arc::new(source));
-        self
-    }
-
-    /// As [`attach_source`](Self::attach_source), for a source of the feed's targets.
-    pub fn attach_target_source(mut self, source: impl Source + 'static) -> Self {
-        self.attached.target_sources.push(Arc::new(source));
-        self
-    }
-
-    fn only(mut self, source: SourceSpec) -> Self {
-        if let Some(before) = self.spec.sources.last().filter(|_| self.attached.names_sources) {
-            let (first, second) = (before.name(), source.name());
-            let error = ConfigError::SourceReplaced { first, second, join: source.joining_method() };
-            return self.conflicts(error);
-        }
-        self.spec.sources.clear();
-        self.and(source)
-    }
-
-    fn and(mut self, source: SourceSpec) -> Self {
-        self.spec.sources.push(source);
-        self.attached.names_sources = true;
-        self
-    }
-
-    /// Keeps the error of options that contradict each other until the feed is built. The first one counts.
-    pub(super) fn conflicts(mut self, error: ConfigError) -> Self {
-        self.attached.conflict.get_or_insert(error);
         self
     }
 
@@ -245,30 +175,23 @@ impl FeedBuilder {
         self
     }
 
-    /// Sets the layer's name in messages and in the registry (default: `data`).
+    /// Sets the layer's name in messages (default: `data`).
     pub fn layer(mut self, name: impl Into<String>) -> Self {
         self.spec.layer = name.into();
         self
     }
 
-    /// Returns the layer's name.
-    #[must_use]
-    pub fn layer_name(&self) -> &str {
-        &self.spec.layer
-    }
-
-    /// Sets what is done to every record (default: nothing).
+    /// Sets what is done to every record (default: nothing). To change what a net has set, start from the
+    /// present transform:
+    ///
+    /// ```
+    /// # use percolator::Feed;
+    /// # let builder = Feed::builder();
+    /// let transform = builder.spec().transform.clone().scaled_decode(true);
+    /// let builder = builder.transform(transform);
+    /// ```
     pub fn transform(mut self, transform: Transform) -> Self {
         self.spec.transform = transform;
-        self
-    }
-
-    /// Sets [`Transform::scaled_decode`] of the feed's transform, whichever of the two is set first (default:
-    /// as set in the transform). It is meant for a net's `ImageData` layer with a `new_height`, because a
-    /// prototxt has no field for it. The pixels are then not Caffe's. If nothing is resized, a warning says
-    /// that the option has no effect.
-    pub fn scaled_decode(mut self, scaled: bool) -> Self {
-        self.spec.scaled_decode = Some(scaled);
         self
     }
 
@@ -303,19 +226,13 @@ impl FeedBuilder {
         self
     }
 
-    /// Sets the number of records in one device's batch (default: 1). With more devices, a step has more
-    /// records, as in Caffe. Of this and [`global_batch_size`](Self::global_batch_size), the one that is set
-    /// last counts.
-    pub fn batch_size(mut self, records: usize) -> Self {
-        self.spec.batch_size = BatchSize::PerReplica(records as u64);
-        self
-    }
-
-    /// Sets the number of records in a step, which the ranks of the job divide among them. More devices take
-    /// fewer records each (strong scaling). The [batch size](Self::batch_size) of each device, which this
-    /// replaces, is weak scaling.
-    pub fn global_batch_size(mut self, records: usize) -> Self {
-        self.spec.batch_size = BatchSize::Global(records as u64);
+    /// Sets the number of records in a batch (default: 1).
+    ///
+    /// A plain number is that of one device's batch: with more devices, a step has more records, as in Caffe
+    /// (weak scaling). [`BatchSize::Global`] is the number of records in a step, which the replicas of the
+    /// job divide among them: more devices take fewer records each (strong scaling).
+    pub fn batch_size(mut self, size: impl Into<BatchSize>) -> Self {
+        self.spec.batch_size = size.into();
         self
     }
 
@@ -346,70 +263,71 @@ impl FeedBuilder {
         self
     }
 
-    /// Sets the seed from which crops and mirroring are drawn, together with the record's pass and position
-    /// (default: 0). Of this and [`caffe_random`](Self::caffe_random), the one that is set last counts.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.spec.seed = Seed::Indexed(seed);
-        self
-    }
-
-    /// Draws crops and mirroring in Caffe's own sequence instead, number for number. This includes the
-    /// shuffle of an `ImageData` layer.
+    /// Sets the seed (default: 0).
     ///
-    /// `seed` is what `Caffe::set_random_seed` is given: Caffe's solver gives it `random_seed`, plus the rank
-    /// if it trains on several GPUs. Lane `i` has the seed `seed + i`, so a feed whose lanes are all the
-    /// ranks draws as Caffe's solvers do. If the lanes are only [some of the ranks](Self::ranks), from rank
-    /// `first` on, pass Caffe's seed plus `first`. If the feed is a [worker](Self::worker) of a job, pass the
-    /// seed that all workers have; epochs are shuffled by it, too.
-    pub fn caffe_random(mut self, seed: u32, era: CaffeEra) -> Self {
-        self.spec.seed = Seed::Caffe { seed, era };
+    /// From a plain number, crops and mirroring are drawn together with the record's pass and position, and
+    /// epochs are [shuffled](Self::shuffle) by it. [`Seed::Caffe`] draws crops and mirroring in Caffe's own
+    /// sequence instead.
+    ///
+    /// ```
+    /// use percolator::transform::CaffeEra;
+    /// use percolator::{Feed, Seed};
+    ///
+    /// let indexed = Feed::builder().seed(1701);
+    /// let as_in_caffe = Feed::builder().seed(Seed::Caffe { seed: 1701, era: CaffeEra::Today });
+    /// ```
+    pub fn seed(mut self, seed: impl Into<Seed>) -> Self {
+        self.spec.seed = seed.into();
         self
     }
 
-    /// Delivers one exact pass: every record once, a last batch in each lane that may be short, then the end.
-    /// By default the feed never ends, and batches continue from the last record to the first, as in Caffe.
-    /// Any number of [`epochs`](Self::epochs) other than 1 is refused together with this.
-    pub fn once(mut self) -> Self {
-        self.spec.schedule.once = true;
-        self
-    }
-
-    /// Sets the number of epochs, after which the feed ends; 0 means no end. Epochs count from the beginning
-    /// of the run, even if it [resumes](Self::resume). Each epoch has every record exactly once, with these
-    /// exceptions: a [last batch](Self::last_batch) may be dropped, or filled from the next epoch, and under
+    /// Sets how long the feed lasts, and in which of two orders it deals (default: [`Epochs::RoundRobin`]).
+    ///
+    /// - [`Epochs::RoundRobin`]: Caffe's round-robin order, for ever. Batches continue from the last record
+    ///   to the first.
+    /// - [`Epochs::OnePass`]: Caffe's round-robin order, for one exact pass. Each record comes once, then the
+    ///   feed ends. Each lane's last batch may be short.
+    /// - A plain number: so many epochs of a [`Plan`](crate::order::Plan), after which the feed ends; 0 has
+    ///   no end. Epochs count from the beginning of the run, even if it [resumes](Self::resume).
+    ///
+    /// ```
+    /// use percolator::{Epochs, Feed, Shuffle};
+    ///
+    /// let test = Feed::builder().lmdb("mnist_test_lmdb").epochs(Epochs::OnePass);
+    /// let train = Feed::builder().lmdb("mnist_train_lmdb").epochs(10).shuffle(Shuffle::Global);
+    /// ```
+    ///
+    /// Each epoch of a plan has every record exactly once, with these exceptions: a
+    /// [last batch](Self::last_batch) may be dropped, or filled from the next epoch, and under
     /// [`AutoShardPolicy::Off`] each worker has every record. A batch's [`step`](crate::Batch::step) says
-    /// where in its epoch it is.
+    /// where in its epoch it is. The feed's lanes are the replicas of a worker, and its
+    /// [global batch](Self::batch_size) need not divide evenly. If the source does not know how many records
+    /// it has, as a LevelDB does not, it is [indexed](Self::index).
     ///
-    /// If this is set, or any of [`shuffle`](Self::shuffle), [`mix`](Self::mix),
-    /// [`last_batch`](Self::last_batch), [`assignment`](Self::assignment), [`policy`](Self::policy) and
-    /// [`worker`](Self::worker), the feed follows a [`Plan`](crate::order::Plan): its lanes are the replicas
-    /// of a worker, and its [global batch](Self::global_batch_size) need not divide evenly. Otherwise it
-    /// deals in round-robin order, as Caffe does. If the source does not know how many records it has, as a
-    /// LevelDB does not, it is [indexed](Self::index).
-    pub fn epochs(mut self, epochs: u64) -> Self {
-        self.spec.schedule.epochs = Some(epochs);
+    /// [`shuffle`](Self::shuffle), [`mix`](Self::mix), [`last_batch`](Self::last_batch),
+    /// [`assignment`](Self::assignment), [`policy`](Self::policy) and the [worker](Self::share) of a job need
+    /// epochs: in Caffe's round-robin order they are an error of [`build`](Self::build).
+    pub fn epochs(mut self, epochs: impl Into<Epochs>) -> Self {
+        let schedule = &mut self.spec.schedule;
+        (schedule.epochs, schedule.once) = match epochs.into() {
+            Epochs::RoundRobin => (None, false),
+            Epochs::OnePass => (None, true),
+            Epochs::Number(epochs) => (Some(epochs), false),
+        };
         self
     }
 
-    /// Shuffles each epoch, by the [seed](Self::seed). The feed then follows a plan: see
-    /// [`epochs`](Self::epochs). Of this and
-    /// [`shuffle_in_windows_of_bytes`](Self::shuffle_in_windows_of_bytes), the one that is set last counts.
-    pub fn shuffle(mut self, shuffle: Shuffle) -> Self {
+    /// Shuffles each epoch, by the [seed](Self::seed): as a [`Shuffle`](crate::Shuffle), or in windows of so
+    /// many bytes ([`ShuffleSpec::WindowsOfBytes`]). It needs [epochs](Self::epochs).
+    pub fn shuffle(mut self, shuffle: impl Into<ShuffleSpec>) -> Self {
         self.spec.schedule.shuffle = Some(shuffle.into());
         self
     }
 
-    /// Shuffles each epoch in [windows](Shuffle::Window) of about this many bytes. A window has as many
-    /// records as would fill it if all were as large as the first, but at least 1.
-    pub fn shuffle_in_windows_of_bytes(mut self, bytes: u64) -> Self {
-        self.spec.schedule.shuffle = Some(ShuffleSpec::WindowsOfBytes(bytes));
-        self
-    }
-
-    /// Mixes the databases that the feed [consists of](Self::and_lmdb) in exact proportions, one number each:
-    /// with `[3, 1]`, three of every four consecutive records are from the first
-    /// ([`Job::mix`](crate::order::Job::mix)). The feed then follows a plan: see [`epochs`](Self::epochs).
-    /// A record then comes once in each pass over its own database, and not once in each epoch.
+    /// Mixes the databases that the feed [consists of](Self::data) in exact proportions, one number each:
+    /// with `[3, 1]`, three of every four consecutive records are from the first database
+    /// ([`Job::mix`](crate::order::Job::mix)). It needs [epochs](Self::epochs). A record then comes once in
+    /// each pass over its own database, and not once in each epoch.
     pub fn mix(mut self, weights: impl IntoIterator<Item = u64>) -> Self {
         self.spec.schedule.mix = weights.into_iter().collect();
         self
@@ -417,22 +335,21 @@ impl FeedBuilder {
 
     /// Sets what happens to an epoch's last records if they do not fill a batch. By default they are
     /// [kept](LastBatch::Keep), or, with [Caffe's assignment](Assignment::Caffe), [wrap](LastBatch::Wrap)
-    /// into the next epoch. The feed then follows a plan: see [`epochs`](Self::epochs).
+    /// into the next epoch. It needs [epochs](Self::epochs).
     pub fn last_batch(mut self, last_batch: LastBatch) -> Self {
         self.spec.schedule.last_batch = Some(last_batch);
         self
     }
 
-    /// Sets which of a step's records each lane gets (default: by TensorFlow's rule). The feed then follows a
-    /// plan: see [`epochs`](Self::epochs).
+    /// Sets which of a step's records each lane gets (default: by TensorFlow's rule). It needs
+    /// [epochs](Self::epochs).
     pub fn assignment(mut self, assignment: Assignment) -> Self {
         self.spec.schedule.assignment = Some(assignment);
         self
     }
 
-    /// Sets what each process of a [job](Self::worker) reads (default: [`AutoShardPolicy::Auto`]). The files
-    /// are the databases that the feed [consists of](Self::and_lmdb). The feed then follows a plan: see
-    /// [`epochs`](Self::epochs).
+    /// Sets what each process of a [job](Self::share) reads (default: [`AutoShardPolicy::Auto`]). The files
+    /// are the databases that the feed [consists of](Self::data). It needs [epochs](Self::epochs).
     pub fn policy(mut self, policy: AutoShardPolicy) -> Self {
         self.spec.schedule.policy = Some(policy);
         self
@@ -446,11 +363,38 @@ impl FeedBuilder {
         self
     }
 
-    /// Makes the feed one worker of a job of several: a process, or a host. Its devices are the replicas of
-    /// worker `number`. The other workers' records are not read. The feed then follows a plan: see
-    /// [`epochs`](Self::epochs).
-    pub fn worker(mut self, world: World, number: usize) -> Self {
-        self.spec.schedule.worker = Some(JobWorker { world, number });
+    /// Makes the feed one part of a larger job (default: the whole job). What other parts deliver is not
+    /// delivered here. One call replaces the other.
+    ///
+    /// ```
+    /// use percolator::Feed;
+    /// use percolator::order::{JobWorker, Ranks, World};
+    ///
+    /// let described = Feed::builder().lmdb("train_lmdb");
+    /// // The first of two workers, which have four replicas together. It needs epochs.
+    /// let world = World::new(2, 4)?;
+    /// let worker = described.clone().epochs(10).share(JobWorker { world, number: 0 });
+    /// // Rank 1 of 4, in Caffe's round-robin order.
+    /// let rank = described.share(Ranks { first: 1, of: 4 });
+    /// # Ok::<(), percolator::order::OrderError>(())
+    /// ```
+    ///
+    /// - A [`JobWorker`](crate::order::JobWorker) is a process, or a host. The feed's devices are its
+    ///   replicas. The other workers' records are not read. It needs [epochs](Self::epochs).
+    /// - [`Ranks`](crate::order::Ranks) are some ranks of a job in Caffe's round-robin order: rank `first` of
+    ///   `of`, and the ranks that follow it, one for each device. The other ranks' records are skipped, as
+    ///   Caffe does in TRAIN. A net's layer in TEST has all records on every rank, as in Caffe. A job has
+    ///   65,536 ranks at most.
+    ///
+    /// Caffe does not shard an `ImageData` layer: each rank reads the whole list. Here its lines are dealt
+    /// like the records of a database. If the list is shuffled by Caffe's own sequence, from a seed that
+    /// differs from rank to rank, the ranks' shares are of differently shuffled lists, and overlap.
+    pub fn share(mut self, share: impl Into<JobShare>) -> Self {
+        let schedule = &mut self.spec.schedule;
+        (schedule.worker, schedule.ranks) = match share.into() {
+            JobShare::Worker(worker) => (Some(worker), None),
+            JobShare::Ranks(ranks) => (None, Some(ranks)),
+        };
         self
     }
 
@@ -465,8 +409,8 @@ impl FeedBuilder {
     ///
     /// [Round-robin order](Self::epochs) resumes as well. Sources that are not
     /// [seekable](Source::is_seekable) are scanned up to the record that comes next; an LMDB or a LevelDB is
-    /// [indexed](Self::index). [`caffe_random`](Self::caffe_random) takes some nanoseconds for each record
-    /// already delivered, and resumes only as the same job.
+    /// [indexed](Self::index). [`Seed::Caffe`] takes some nanoseconds for each record already delivered,
+    /// and resumes only as the same job.
     ///
     /// What the feed is built from is checked: [`FeedError::Snapshot`] says what has changed.
     pub fn resume(mut self, snapshot: &Snapshot) -> Self {
@@ -475,55 +419,29 @@ impl FeedBuilder {
     }
 
     /// Delivers the steps that `blocks` hands out while the feed runs, block by block, instead of all steps
-    /// of its plan: for workers that come and go, each with its own feed. The feed then follows a plan: see
-    /// [`epochs`](Self::epochs). It is the plan of a job with this one worker, so the feeds of all workers
-    /// must have the same number of devices, and the same options. It ends when no more blocks come.
+    /// of its plan: for workers that come and go, each with its own feed. The feed follows a
+    /// [plan](crate::order::Plan), even without [epochs](Self::epochs). It is the plan of a job with this one
+    /// worker, so the feeds of all workers must have the same number of devices, and the same options. It
+    /// ends when no more blocks come.
     ///
     /// Such a feed has no [snapshots](crate::Feed::snapshot), and cannot [seek](crate::Feed::seek), resume,
     /// or start an [epoch](crate::Feed::epoch): only the source of the blocks knows where the run is. With
-    /// [`caffe_random`](Self::caffe_random), nothing may be drawn from Caffe's sequence.
-    /// [Receipts](Self::receipts) are kept: those of all workers together prove an epoch.
+    /// [`Seed::Caffe`], nothing may be drawn from Caffe's sequence. [Receipts](Self::receipts) are kept:
+    /// those of all workers together prove an epoch.
     pub fn blocks(mut self, blocks: impl Blocks + 'static) -> Self {
         self.spec.schedule.blocks = true;
         self.attached.blocks = Some(BlockSource::new(blocks));
         self
     }
 
-    /// Makes the feed's lanes some of the ranks of a larger job: rank `first` of `of`, and the ranks that
-    /// follow it, one for each device (default: the lanes are all ranks). The other ranks' records are
-    /// skipped, as Caffe does in TRAIN. A net's layer in TEST has all records on every rank, as in Caffe. A
-    /// job has 65,536 ranks at most.
+    /// Sets which [receipts](crate::Receipt) of what is delivered are kept (default: none). `true` keeps
+    /// those of the [positions](Receipts::Positions). Receipts need [epochs](Self::epochs).
     ///
-    /// Caffe does not shard an `ImageData` layer: each rank reads the whole list. Here its lines are dealt
-    /// like the records of a database. If the list is shuffled by Caffe's own sequence, from a seed that
-    /// differs from rank to rank, the ranks' shares are of differently shuffled lists, and overlap.
-    pub fn ranks(mut self, first: usize, of: usize) -> Self {
-        self.spec.schedule.ranks = Some(Ranks { first, of });
-        self
-    }
-
-    /// Keeps [receipts](crate::Receipt) of what is delivered (default: off). The feed must follow a plan: see
-    /// [`epochs`](Self::epochs). Receipts cost some nanoseconds a record, and 5 KiB of memory for each epoch
-    /// and lane.
-    ///
-    /// `receipts(false)` also turns [`receipt_contents`](Self::receipt_contents) off, and a later
-    /// `receipts(true)` does not turn them on again.
-    pub fn receipts(mut self, keeps: bool) -> Self {
-        self.spec.receipts = if keeps { self.spec.receipts.max(Receipts::Positions) } else { Receipts::Off };
-        self
-    }
-
-    /// Keeps [receipts](Self::receipts), and of the records' bytes as well (default: off): the workers hash
-    /// each record's key and value, and its companion's value if it has one. Verified against the
-    /// [digest](DataDigest) of the data set, such receipts prove that the right bytes were delivered, not
-    /// only the right positions. `receipt_contents(false)` turns the hashing off; receipts of the positions
-    /// stay on if they were. Hashing costs 3 to 9 µs for 200 KB, some 0.1 µs for 3 KB, and 16 bytes of memory
-    /// for each record of a batch.
-    pub fn receipt_contents(mut self, keeps: bool) -> Self {
-        self.spec.receipts = match keeps {
-            true => Receipts::Contents,
-            false => self.spec.receipts.min(Receipts::Positions),
-        };
+    /// [`Receipts::Contents`] keeps those of the records' bytes as well. Verified against the
+    /// [digest](DataDigest) of the data set, they prove that the right bytes were delivered, not only the
+    /// right positions.
+    pub fn receipts(mut self, receipts: impl Into<Receipts>) -> Self {
+        self.spec.receipts = receipts.into();
         self
     }
 
@@ -570,13 +488,6 @@ impl FeedBuilder {
     /// ```
     pub fn give_up_after(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.spec.give_up_after = wait.into();
-        self
-    }
-
-    /// Sets the registry that counts the feed's reader while it runs (default: the process's own), so that a
-    /// test can see that none is left. It has no other effect: feeds do not share readers.
-    pub fn registry(mut self, registry: &Registry) -> Self {
-        self.attached.registry = registry.clone();
         self
     }
 

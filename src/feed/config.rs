@@ -6,7 +6,7 @@ use crate::base::memory_limit::LimitSource;
 use crate::batch::field::FieldsError;
 use crate::decoder::example::ExampleFieldsError;
 use crate::device::DeviceError;
-use crate::order::OrderError;
+use crate::order::{Epochs, OrderError};
 use crate::record::StepId;
 use percolator_files::caller::{option, words};
 use percolator_files::shown;
@@ -25,30 +25,15 @@ pub enum ConfigError {
         )
     )]
     NoSource,
-    /// A source that would drop the one set before it.
+    /// A source was attached to a target that does not name it.
     #[error(
-        "{first} and {second} are each set as the feed's only source: to read both as one data set, set the \
-         second one with .{join}(...); otherwise leave one of them out"
-    )]
-    SourceReplaced {
-        /// The source that was set before.
-        first: String,
-        /// The one that was set after it.
-        second: String,
-        /// The builder's method that joins the second one to the first.
-        join: &'static str,
-    },
-    /// A source was attached that the spec does not name.
-    #[error(
-        "{} was attached with {method}, but the feed names no source that it could be: leave it out, or add \
-         it with .and_source(...)",
+        "{} was attached with Target::source(...), but the target names no source that it could be: leave it \
+         out",
         shown::path(path)
     )]
     AttachedTooMany {
         /// The source's path.
         path: PathBuf,
-        /// The builder's method that attached it.
-        method: &'static str,
     },
     /// A list that is shuffled or skips lines, after another source: its random numbers would be those of the
     /// first.
@@ -208,9 +193,9 @@ pub enum ConfigError {
     },
     /// Ranks, which belong to round-robin order, in a job that has steps.
     #[error(
-        "the ranks from {first} on, of {of}, are dealt to in round-robin order, but epochs, shuffles and \
-         workers need a plan: leave them out, or use {} in place of ranks",
-        words("worker(World::new(...), number)", "--workers and --worker", "rank and world_size")
+        "the ranks from {first} on, of {of}, are dealt to in round-robin order, but a feed with epochs or \
+         blocks follows a plan: leave them out, or use {} in place of ranks",
+        words("share(JobWorker { world, number })", "--workers and --worker", "rank and world_size")
     )]
     RanksInPlan {
         /// The first rank.
@@ -221,12 +206,12 @@ pub enum ConfigError {
     /// One pass together with a different number of epochs.
     #[error(
         "{} is one pass, but {} is {}: use one of the two",
-        words("once()", "--once", "once=True"),
+        words("schedule.once", "--once", "once=True"),
         option("epochs", epochs),
         epochs_of(*epochs)
     )]
     OnceAndEpochs {
-        /// The value of [`epochs`](crate::FeedBuilder::epochs).
+        /// The value of [`epochs`](crate::order::Schedule::epochs).
         epochs: u64,
     },
     /// Something that a feed whose steps come in blocks cannot do.
@@ -237,6 +222,22 @@ pub enum ConfigError {
     WithBlocks {
         /// What was asked for.
         option: &'static str,
+    },
+    /// An option of a plan, for a feed that has no epochs.
+    #[error(
+        "{option} needs epochs, and {}: set {}",
+        without_epochs(*order),
+        words(
+            ".epochs(n), or .epochs(0) for no end",
+            "--epochs N, or --epochs 0 for no end",
+            "epochs=n, or epochs=0 for no end"
+        )
+    )]
+    NeedsEpochs {
+        /// The option.
+        option: &'static str,
+        /// The order that the feed has instead.
+        order: Epochs,
     },
     /// Receipts in round-robin order, where nothing defines what should have been delivered.
     #[error(
@@ -349,14 +350,6 @@ pub enum ConfigError {
         /// The other one.
         other: &'static str,
     },
-    /// A closure without fields, or fields without a closure.
-    #[error("{given} is set without {missing}: use .fields([...]) and .decode(...), or .decoder(...)")]
-    IncompleteDecoder {
-        /// The option that is set.
-        given: &'static str,
-        /// The option that is missing.
-        missing: &'static str,
-    },
     /// An image option together with a decoder that makes no images.
     #[error(
         "{option} is for Caffe's image records, but the feed has a custom decoder: leave one of them out"
@@ -397,6 +390,17 @@ fn goes_on() -> &'static str {
 
 fn epochs_of(epochs: u64) -> String {
     if epochs == 0 { "endless".to_owned() } else { format!("{epochs} of them") }
+}
+
+/// The order of a feed that has no epochs.
+fn without_epochs(order: Epochs) -> String {
+    match order {
+        Epochs::OnePass => {
+            let once = words("Epochs::OnePass", "--once", "once=True");
+            format!("{once} delivers one pass in Caffe's order, which has none")
+        }
+        _ => "the feed deals in Caffe's round-robin order, which has none".to_owned(),
+    }
 }
 
 fn named(name: &Option<String>) -> String {

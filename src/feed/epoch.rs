@@ -17,7 +17,7 @@ pub struct Epoch<'a> {
 impl Feed {
     /// Returns an iterator over one epoch of a feed with one device. The next call returns the next epoch.
     /// After the last epoch that the feed was [built for](crate::FeedBuilder::epochs), it starts again with
-    /// the first: a feed of one epoch, or of a [single pass](crate::FeedBuilder::once), delivers the same
+    /// the first: a feed of one epoch, or of a [single pass](crate::Epochs::OnePass), delivers the same
     /// batches at each call, as validation needs.
     ///
     /// Starting again is a [seek](Self::seek): it takes new threads and buffers, and statistics and receipts
@@ -30,9 +30,10 @@ impl Feed {
     /// order](crate::FeedBuilder::epochs), which has no epochs, the iterator does not end.
     ///
     /// ```no_run
-    /// use percolator::Feed;
+    /// use percolator::{Epochs, Feed};
     ///
-    /// let mut validation = Feed::builder().lmdb("val_lmdb").batch_size(50).once().build()?;
+    /// let validation = Feed::builder().lmdb("val_lmdb").batch_size(50).epochs(Epochs::OnePass);
+    /// let mut validation = validation.build()?;
     /// for round in 0..10 {
     ///     for batch in validation.epoch()? {
     ///         let batch = batch?;
@@ -135,9 +136,10 @@ pub struct IntoBatches {
 /// steps or its lanes.
 ///
 /// ```no_run
-/// use percolator::Feed;
+/// use percolator::{Epochs, Feed};
 ///
-/// for batch in Feed::builder().lmdb("mnist_train_lmdb").batch_size(64).once().build()? {
+/// let feed = Feed::builder().lmdb("mnist_train_lmdb").batch_size(64).epochs(Epochs::OnePass);
+/// for batch in feed.build()? {
 ///     let batch = batch?;
 ///     println!("{} labels", batch.labels()?.len());
 /// }

@@ -29,7 +29,7 @@ use crate::prefetch::{
 };
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Terms};
-use crate::reader::{DataReader, ReaderWatch};
+use crate::reader::{DataReader, ReaderWatch, Registry};
 use crate::snapshot::DealtBy;
 use crate::transform::{Draws, TransformPlace};
 use crate::workers::{Governor, TaskQueue, WorkerMeters, Workers};
@@ -38,8 +38,7 @@ use percolator_files::shown;
 /// The most records whose random numbers are drawn again when Caffe's sequence resumes: some seconds' work.
 const DRAWN_AGAIN_MAX: u64 = 1 << 31;
 
-/// Distinguishes the feeds of one process, so that two feeds of one database never share a reader. They
-/// count from 1.
+/// Distinguishes the feeds of one process in traces. They count from 1.
 static FEEDS: AtomicU64 = AtomicU64::new(1);
 
 /// What all lanes of a feed share.
@@ -143,16 +142,16 @@ impl ResolvedFeed {
         Gauges { clock, reader, governor, queue, control, workers: meters, lanes }
     }
 
-    /// One handle for each lane, in the order of the lanes: record `g` goes to lane `g mod N`.
+    /// One handle for each lane, in the order of the lanes: record `g` goes to lane `g mod N`. The reader is
+    /// the feed's own, in a registry of its own.
     fn open_readers(&self, feed: u64, helpers: &Arc<dyn Helpers>) -> Result<Vec<DataReader>, FeedError> {
-        let group = format!("feed {feed}");
+        let registry = Registry::new();
         let open = |_| {
             DataReader::builder_shared(&*self.builder.spec.layer, self.source.clone())
                 .phase(self.builder.spec.phase)
-                .group(&*group)
                 .terms(Terms { feed, ..self.terms() })
                 .helpers(helpers.clone())
-                .open_in(&self.builder.attached.registry)
+                .open_in(&registry)
         };
         Ok(self.devices.iter().map(open).collect::<Result<_, _>>()?)
     }

@@ -51,12 +51,12 @@ impl Feed {
     /// warning; what is ignored in the layer is logged when the feed is resolved.
     ///
     /// ```no_run
-    /// use percolator::{Device, Feed, Phase};
     /// use percolator::transform::CaffeEra;
+    /// use percolator::{Device, Feed, Phase, Seed};
     ///
     /// let mut feed = Feed::from_prototxt("models/bvlc_reference_caffenet/train_val.prototxt", Phase::Train)?
     ///     .root("/data/caffe")
-    ///     .caffe_random(1701, CaffeEra::Today)
+    ///     .seed(Seed::Caffe { seed: 1701, era: CaffeEra::Today })
     ///     .devices([Device::host(0), Device::host(1)])
     ///     .build()?;
     /// # Ok::<(), percolator::FeedError>(())

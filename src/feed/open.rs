@@ -95,14 +95,14 @@ impl FeedBuilder {
     /// Opens only the sources, without the transforms.
     fn open_sources(&self, seeds: &LayerSeeds) -> Result<Sources, FeedError> {
         let spec = &self.spec;
-        let opening = Opening { spec, method: ".attach_source(...)", root: &spec.root, seeds };
+        let opening = Opening { spec, method: ".source(...)", root: &spec.root, seeds };
         let source = opening.open(&spec.sources, &self.attached.sources)?;
         let files = source.files();
         let Some(target @ TargetSpec { from: TargetFrom::Paired { sources, matching }, .. }) = &spec.target
         else {
             return Ok(Sources { source, files, companions: None });
         };
-        let opening = Opening { method: ".attach_target_source(...)", root: spec.root_of(target), ..opening };
+        let opening = Opening { method: "Target::source(...)", root: spec.root_of(target), ..opening };
         let second = opening.open(sources, &self.attached.target_sources)?;
         let companions = Some(second.files());
         let paired = Paired::new(source, second, *matching);

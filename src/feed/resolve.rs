@@ -107,6 +107,7 @@ pub(super) fn of_source<T>(work: impl FnOnce() -> Result<T, FeedError>) -> Resul
 impl ResolvedFeed {
     /// Checks everything that can be checked before a thread is started.
     pub(super) fn of(mut builder: FeedBuilder) -> Result<Self, FeedError> {
+        builder.check_order()?;
         let batch_size = builder.lane_batch_size()?;
         builder.warn_of_useless_scaling();
         // The system is queried once: it takes as long as opening a database.
@@ -345,9 +346,6 @@ impl FeedBuilder {
     /// Checks what can be checked without a source.
     fn check(&self, batch_size: usize, best: &Sizing) -> Result<(), FeedError> {
         let FeedSpec { sources, schedule, receipts, .. } = &self.spec;
-        if let Some(conflict) = &self.attached.conflict {
-            return Err(conflict.clone().into());
-        }
         self.attached_decoder()?;
         let BadRecords { at_most_rate: found, quarantine, .. } = &self.spec.bad_records;
         if !(0.0..=1.0).contains(found) {
@@ -361,6 +359,7 @@ impl FeedBuilder {
         }
         if let Some(target) = &self.spec.target {
             target.check(&self.spec.whole_transform(), sources, self.spec.phase)?;
+            target.check_attached(&self.attached.target_sources)?;
         }
         if let Some(SourceSpec::ImageList { list, .. }) = sources.iter().skip(1).find(|list| list.is_random())
         {

@@ -9,12 +9,13 @@ use super::config::ConfigError;
 use super::error::FeedError;
 use super::spec::Seed;
 use crate::base::shape::Phase;
-use crate::order::{BatchSize, Job, JobWorker, OrderError, Ranks, World};
+use crate::order::{BatchSize, Epochs, Job, JobWorker, OrderError, Ranks, Schedule, World};
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::record::StepId;
 use crate::snapshot::{Resumed, RoundRobin, Snapshot, SnapshotError};
 use crate::source::tfrecord::TfRecordError;
 use crate::source::{Identity, IndexPlace, Passes, Source, SourceError};
+use percolator_files::caller::words;
 use percolator_files::shown;
 
 /// Which of a job's replicas the lanes of a feed are: the first, and those that follow it.
@@ -25,7 +26,7 @@ pub(super) struct ReplicaSpan {
 }
 
 impl FeedBuilder {
-    /// The job, and which of its workers this feed is: the only one, unless `worker` is set.
+    /// The job, and which of its workers this feed is: the only one, unless another is set.
     fn place_in_job(&self) -> Result<(World, usize), ConfigError> {
         let devices = self.spec.devices.len();
         let (world, number) = match self.spec.schedule.worker {
@@ -49,6 +50,28 @@ impl FeedBuilder {
         Ok((world, number))
     }
 
+    /// Refuses what needs epochs, for a feed that has none.
+    pub(super) fn check_order(&self) -> Result<(), ConfigError> {
+        let schedule = &self.spec.schedule;
+        if schedule.is_planned() {
+            return Ok(());
+        }
+        let Schedule { shuffle, mix, last_batch, assignment, policy, worker, .. } = schedule;
+        let refused = [
+            (words("shuffle(...)", "--shuffle", "shuffle"), shuffle.is_some()),
+            (words("mix(...)", "--mix", "mix"), !mix.is_empty()),
+            (words("last_batch(...)", "--last-batch", "last_batch"), last_batch.is_some()),
+            (words("assignment(...)", "--assignment", "assignment"), assignment.is_some()),
+            (words("policy(...)", "--policy", "policy"), policy.is_some()),
+            (words("share(JobWorker { .. })", "a job of workers", "a job of workers"), worker.is_some()),
+        ];
+        let order = if schedule.once { Epochs::OnePass } else { Epochs::RoundRobin };
+        match refused.into_iter().find(|(_, is_set)| *is_set) {
+            Some((option, _)) => Err(ConfigError::NeedsEpochs { option, order }),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses what a feed whose steps come in blocks cannot do.
     pub(super) fn check_blocks(&self) -> Result<(), ConfigError> {
         let schedule = &self.spec.schedule;
@@ -61,10 +84,10 @@ impl FeedBuilder {
         }
         let draws = self.spec.transform.takes(self.spec.phase).any();
         let refused = [
-            ("once", schedule.once),
-            ("worker", schedule.worker.is_some()),
+            ("Epochs::OnePass", schedule.once),
+            ("share", schedule.worker.is_some()),
             ("resume", self.attached.resume.is_some()),
-            ("caffe_random", matches!(self.spec.seed, Seed::Caffe { .. }) && draws),
+            ("Seed::Caffe", matches!(self.spec.seed, Seed::Caffe { .. }) && draws),
         ];
         match refused.into_iter().find(|(_, is_set)| *is_set) {
             Some((option, _)) => Err(ConfigError::WithBlocks { option }),
@@ -127,7 +150,9 @@ impl FeedBuilder {
         };
         if let Some(world) = world {
             return match records {
-                0 => Err(ConfigError::Zero { option: "global_batch_size" }),
+                0 => Err(ConfigError::Zero {
+                    option: words("BatchSize::Global", "global_batch_size", "global_batch_size"),
+                }),
                 _ => Ok(records.div_ceil(world.replicas())),
             };
         }

@@ -20,11 +20,11 @@ impl Feed {
     /// order](crate::FeedBuilder::epochs), steps are counted from the start, and their epoch is 0.
     ///
     /// It works as a run [resumes](crate::FeedBuilder::resume), with new threads and buffers. It takes
-    /// milliseconds for any step, except that [Caffe's random sequence](crate::FeedBuilder::caffe_random) is
-    /// drawn again up to there, and that compressed files are unpacked, once to count their records and again
-    /// up to there. Statistics and receipts start over. A lane that was taken delivers what it has complete,
-    /// then [`FeedError::Cancelled`]. Its memory is in use until it is [closed](crate::Lane::close), so close
-    /// it first if a device has no room for both. Lanes that were not taken are closed here.
+    /// milliseconds for any step, except that [Caffe's random sequence](crate::Seed::Caffe) is drawn again up
+    /// to there, and that compressed files are unpacked, once to count their records and again up to there.
+    /// Statistics and receipts start over. A lane that was taken delivers what it has complete, then
+    /// [`FeedError::Cancelled`]. Its memory is in use until it is [closed](crate::Lane::close), so close it
+    /// first if a device has no room for both. Lanes that were not taken are closed here.
     ///
     /// # Errors
     ///

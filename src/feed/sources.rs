@@ -23,29 +23,6 @@ pub(super) struct ListOrder {
 }
 
 impl SourceSpec {
-    /// The source as messages name it.
-    pub(super) fn name(&self) -> String {
-        let (kind, path) = match self {
-            SourceSpec::Lmdb { path, .. } => ("the LMDB", path),
-            SourceSpec::LevelDb { path } => ("the LevelDB", path),
-            SourceSpec::TfRecord { path, .. } => ("the TFRecord files", path),
-            SourceSpec::ImageList { list, .. } => ("the image list", list),
-            SourceSpec::Attached { path } => ("the source", path),
-        };
-        format!("{kind} {}", shown::path(path))
-    }
-
-    /// The builder's method that adds a source of this kind to those before it.
-    pub(super) fn joining_method(&self) -> &'static str {
-        match self {
-            SourceSpec::Lmdb { name: None, .. } => "and_lmdb",
-            SourceSpec::Lmdb { name: Some(_), .. } => "and_lmdb_named",
-            SourceSpec::LevelDb { .. } => "and_leveldb",
-            SourceSpec::TfRecord { .. } => "and_tfrecord",
-            SourceSpec::ImageList { .. } | SourceSpec::Attached { .. } => "and_source",
-        }
-    }
-
     /// Whether it is a list that draws random numbers: to shuffle itself, or to skip lines.
     pub(super) fn is_random(&self) -> bool {
         matches!(self, SourceSpec::ImageList { shuffle, rand_skip, .. } if *shuffle || *rand_skip > 0)
@@ -61,6 +38,11 @@ impl SourceSpec {
             }
         }
     }
+}
+
+/// The number of these sources that are only named, because a program attaches them.
+pub(super) fn only_named(sources: &[SourceSpec]) -> usize {
+    sources.iter().filter(|source| matches!(source, SourceSpec::Attached { .. })).count()
 }
 
 /// The kind of Caffe layer that reads these sources. Sources added to a net's layer do not change its kind.
@@ -119,10 +101,6 @@ impl Opening<'_> {
                 }
                 named => opened.push(self.open_named(named)?),
             }
-        }
-        if let Some(left) = attached.next() {
-            let (path, method) = (left.path().to_owned(), self.method);
-            return Err(ConfigError::AttachedTooMany { path, method }.into());
         }
         match opened.len() {
             0 => Err(ConfigError::NoSource.into()),

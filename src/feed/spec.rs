@@ -20,8 +20,8 @@ const WARN_AFTER: Duration = Duration::from_secs(5);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
 /// The options of a feed as plain data, to be logged, compared, kept in a file (with the feature `serde`) or
-/// sent to another process. [`FeedBuilder`](crate::FeedBuilder) has a method for each field, which documents
-/// it and its default, and [`FeedBuilder::spec`](crate::FeedBuilder::spec) returns what they set.
+/// sent to another process. The methods of [`FeedBuilder`](crate::FeedBuilder) document the fields and
+/// their defaults, and [`FeedBuilder::spec`](crate::FeedBuilder::spec) returns what they set.
 ///
 /// Formats without a null (TOML) leave out what is not set. Paths that are not UTF-8 cannot be written.
 ///
@@ -51,7 +51,7 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
     serde(default, deny_unknown_fields)
 )]
 pub struct FeedSpec {
-    /// Where the records are stored. Several are [joined](crate::FeedBuilder::and_lmdb), in this order.
+    /// Where the records are stored. Several are [joined](crate::FeedBuilder::data), in this order.
     pub sources: Vec<SourceSpec>,
     /// The folder that relative paths [start from](crate::FeedBuilder::root).
     pub root: PathBuf,
@@ -73,7 +73,7 @@ pub struct FeedSpec {
     pub labels_i64: bool,
     /// What is done to every image.
     pub transform: Transform,
-    /// Replaces the transform's own [`scaled_decode`](crate::FeedBuilder::scaled_decode), if set.
+    /// Replaces the transform's own [`scaled_decode`](Transform::scaled_decode), if set.
     pub scaled_decode: Option<bool>,
     /// Where the transform runs.
     pub transform_on: TransformPlace,
@@ -83,8 +83,7 @@ pub struct FeedSpec {
     pub dtype: Dtype,
     /// The order of their axes.
     pub layout: Layout,
-    /// The number of records in a [batch](crate::FeedBuilder::batch_size), or in a
-    /// [step](crate::FeedBuilder::global_batch_size).
+    /// The number of records in a [batch or in a step](crate::FeedBuilder::batch_size).
     pub batch_size: BatchSize,
     /// What crops, mirroring and shuffles are drawn from.
     pub seed: Seed,
@@ -237,9 +236,16 @@ pub enum TargetFrom {
 pub enum Seed {
     /// Each record's numbers are a function of this seed, its epoch and its position.
     Indexed(u64),
-    /// Caffe's own sequence.
+    /// Caffe's own sequence, number for number. This includes the shuffle of an `ImageData` layer; epochs are
+    /// shuffled by the seed, too.
+    ///
+    /// Lane `i` has the seed `seed + i`, so a feed whose lanes are all the ranks draws as Caffe's solvers do.
+    /// If the lanes are only some of the [ranks](crate::order::Ranks), from rank `first` on, pass Caffe's
+    /// seed plus `first`. If the feed is a [worker](crate::order::JobWorker) of a job, pass the seed that all
+    /// workers have.
     Caffe {
-        /// What `Caffe::set_random_seed` is given.
+        /// What `Caffe::set_random_seed` is given: Caffe's solver gives it `random_seed`, plus the rank if it
+        /// trains on several GPUs.
         seed: u32,
         /// The Caffe version whose sequence it is.
         era: CaffeEra,
@@ -254,9 +260,12 @@ pub enum Receipts {
     /// None.
     #[default]
     Off,
-    /// Of the positions that were delivered.
+    /// Of the positions that were delivered. They cost some nanoseconds a record, and 5 KiB of memory for
+    /// each epoch and lane.
     Positions,
-    /// Of the positions, and of the bytes of each record.
+    /// Of the positions, and of the records' bytes: the workers hash each record's key and value, and its
+    /// companion's value if it has one. Hashing costs 3 to 9 µs for 200 KB, some 0.1 µs for 3 KB, and 16
+    /// bytes of memory for each record of a batch.
     Contents,
 }
 
@@ -322,6 +331,19 @@ impl Default for FeedSpec {
             warn_after: WARN_AFTER,
             give_up_after: Some(GIVE_UP_AFTER),
         }
+    }
+}
+
+/// `true` keeps receipts of the positions.
+impl From<bool> for Receipts {
+    fn from(keeps: bool) -> Self {
+        if keeps { Receipts::Positions } else { Receipts::Off }
+    }
+}
+
+impl From<u64> for Seed {
+    fn from(seed: u64) -> Self {
+        Seed::Indexed(seed)
     }
 }
 

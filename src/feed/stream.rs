@@ -55,7 +55,9 @@ impl FusedStream for Lane {
     }
 }
 
-/// A future of a feed that is being built on its own thread. See [`FeedBuilder::build_in_background`].
+/// A future of a feed that is being built on its own thread: opening a source and allocating memory take
+/// milliseconds, or seconds on a network file system. If it is dropped before it is ready, the feed is built
+/// and dropped on that thread.
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Building(Arc<Mutex<Built>>);
@@ -67,19 +69,14 @@ enum Built {
     Done(Option<Box<Result<Feed, FeedError>>>),
 }
 
-impl FeedBuilder {
-    /// Builds the feed like [`build`](Self::build), but on its own thread: opening a source and allocating
-    /// memory take milliseconds, or seconds on a network file system. If the future is dropped before it is
-    /// ready, the feed is built and dropped on that thread.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build).
-    pub fn build_in_background(self) -> Building {
+impl Building {
+    /// Starts to [build](FeedBuilder::build) a feed. The future is ready when the feed is, or with the error
+    /// of the build.
+    pub fn start(builder: FeedBuilder) -> Self {
         let built = Arc::new(Mutex::new(Built::NotYet(None)));
         let place = built.clone();
         let run = move || {
-            let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.build()));
+            let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| builder.build()));
             let built = built.unwrap_or_else(|panic| {
                 Err(FeedError::Panicked { name: "build".to_owned(), message: panic_message(&*panic) })
             });

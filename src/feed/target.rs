@@ -70,8 +70,30 @@ impl Target {
     }
 
     fn new(from: TargetFrom) -> Self {
-        let spec = TargetSpec { from, root: None, transform: Transform::new(), dtype: Dtype::F32 };
-        Target { spec, attached: Vec::new() }
+        Target::from(TargetSpec { from, root: None, transform: Transform::new(), dtype: Dtype::F32 })
+    }
+
+    /// Attaches the first source that a paired target only names ([`SourceSpec::Attached`]), and the next one
+    /// with each call. It is for targets that are made from a [`TargetSpec`]. A source that the target does
+    /// not name is an error of the feed's [build](crate::FeedBuilder::build).
+    ///
+    /// ```no_run
+    /// use percolator::source::Lmdb;
+    /// use percolator::{FeedBuilder, Target};
+    ///
+    /// # fn f(spec: percolator::feed::FeedSpec) -> Result<(), percolator::FeedError> {
+    /// let target = spec.target.clone().map(Target::from);
+    /// let mut builder = FeedBuilder::from(spec).source(Lmdb::open("voc_images_lmdb")?);
+    /// if let Some(target) = target {
+    ///     builder = builder.target(target.source(Lmdb::open("voc_masks_lmdb")?));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn source(mut self, source: impl Source + 'static) -> Self {
+        self.attached.push(Arc::new(source));
+        self
     }
 
     /// Sets what is done to every target (default: nothing). A target is mirrored and cropped only if this
@@ -91,7 +113,27 @@ impl Target {
     }
 }
 
+/// Starts a target from plain data. A source that the spec only names, because a program attached it, must be
+/// [attached](Target::source) again.
+impl From<TargetSpec> for Target {
+    fn from(spec: TargetSpec) -> Self {
+        Target { spec, attached: Vec::new() }
+    }
+}
+
 impl TargetSpec {
+    /// Refuses a source that the target does not name.
+    pub(super) fn check_attached(&self, attached: &[Arc<dyn Source>]) -> Result<(), ConfigError> {
+        let named = match &self.from {
+            TargetFrom::FloatData => 0,
+            TargetFrom::Paired { sources, .. } => sources::only_named(sources),
+        };
+        match attached.get(named) {
+            Some(left) => Err(ConfigError::AttachedTooMany { path: left.path().to_owned() }),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses what cannot be combined with images of this transform and these sources: the targets use the
     /// images' random numbers and order.
     pub(super) fn check(

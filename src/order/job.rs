@@ -13,6 +13,13 @@ pub enum BatchSize {
     PerReplica(u64),
 }
 
+/// A batch of each replica.
+impl From<usize> for BatchSize {
+    fn from(records: usize) -> Self {
+        BatchSize::PerReplica(records as u64)
+    }
+}
+
 /// Which of a step's records each replica gets.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -53,7 +53,7 @@ pub use self::job::{Assignment, BatchSize, Job, LastBatch};
 pub(crate) use self::plan::COUNTED_MAX;
 pub use self::plan::Plan;
 pub use self::rebatch::{Rebatch, batch_sizes_for_worker, rebatch};
-pub use self::schedule::{JobWorker, Ranks, Schedule, ShuffleSpec};
+pub use self::schedule::{Epochs, JobShare, JobWorker, Ranks, Schedule, ShuffleSpec};
 pub use self::sharding::AutoShardPolicy;
 pub use self::share::ReplicaShare;
 pub use self::shuffle::Shuffle;

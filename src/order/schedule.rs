@@ -4,10 +4,37 @@ use std::num::NonZeroU64;
 
 use super::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, Shuffle, World};
 
-/// The configured order of a feed. With nothing set, the feed deals in Caffe's round-robin order, for ever.
-/// Any field but [`once`](Self::once) and [`ranks`](Self::ranks) makes it follow a [`Plan`](super::Plan).
+/// How long a feed lasts, and in which of two orders it deals its records.
 ///
-/// [`FeedBuilder`](crate::FeedBuilder) has a method for each field, which documents it.
+/// A number becomes [`Number`](Self::Number): `FeedBuilder::epochs(10)`.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Epochs {
+    /// Caffe's round-robin order, for ever: batches continue from the last record to the first.
+    #[default]
+    RoundRobin,
+    /// Caffe's round-robin order, for one exact pass. Each record comes once, and each lane's last batch may
+    /// be short.
+    OnePass,
+    /// So many epochs of a [`Plan`](super::Plan), counted from the beginning of the training run; 0 has no
+    /// end.
+    Number(u64),
+}
+
+impl From<u64> for Epochs {
+    fn from(epochs: u64) -> Self {
+        Epochs::Number(epochs)
+    }
+}
+
+/// The configured order of a feed. With nothing set, the feed deals in Caffe's round-robin order, for ever.
+/// [`epochs`](Self::epochs) or [`blocks`](Self::blocks) makes it follow a [`Plan`](super::Plan). The fields
+/// that configure the plan need one of the two: `shuffle`, `mix`, `last_batch`, `assignment`, `policy`,
+/// `worker`.
+///
+/// The methods of [`FeedBuilder`](crate::FeedBuilder) document the fields. Its
+/// [`epochs`](crate::FeedBuilder::epochs) sets both `epochs` and `once`, and its
+/// [`share`](crate::FeedBuilder::share) sets `worker` or `ranks`.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
@@ -18,7 +45,7 @@ use super::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, Shuffle, Wor
 pub struct Schedule {
     /// The number of [epochs](crate::FeedBuilder::epochs) from the start of the training run; 0 for no end.
     pub epochs: Option<u64>,
-    /// Whether the feed ends after [one exact pass](crate::FeedBuilder::once).
+    /// Whether the feed ends after [one exact pass](Epochs::OnePass).
     pub once: bool,
     /// How each epoch is [shuffled](crate::FeedBuilder::shuffle).
     pub shuffle: Option<ShuffleSpec>,
@@ -30,11 +57,11 @@ pub struct Schedule {
     pub assignment: Option<Assignment>,
     /// How the data set is [sharded](crate::FeedBuilder::policy) over the workers of a job.
     pub policy: Option<AutoShardPolicy>,
-    /// The job, and which of its [workers](crate::FeedBuilder::worker) the feed is.
+    /// The job, and which of its [workers](crate::FeedBuilder::share) the feed is.
     pub worker: Option<JobWorker>,
     /// Whether the steps come in [blocks](crate::FeedBuilder::blocks), which a program attaches.
     pub blocks: bool,
-    /// Which [ranks](crate::FeedBuilder::ranks) of a job in round-robin order the lanes are.
+    /// Which [ranks](crate::FeedBuilder::share) of a job in round-robin order the lanes are.
     pub ranks: Option<Ranks>,
 }
 
@@ -70,6 +97,28 @@ pub struct Ranks {
     pub of: usize,
 }
 
+/// Which part of a job a feed is.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobShare {
+    /// One worker of a job that follows a plan.
+    Worker(JobWorker),
+    /// Some of the ranks of a job in Caffe's round-robin order.
+    Ranks(Ranks),
+}
+
+impl From<JobWorker> for JobShare {
+    fn from(worker: JobWorker) -> Self {
+        JobShare::Worker(worker)
+    }
+}
+
+impl From<Ranks> for JobShare {
+    fn from(ranks: Ranks) -> Self {
+        JobShare::Ranks(ranks)
+    }
+}
+
 impl ShuffleSpec {
     /// The shuffle, given the size of the first record.
     fn of_records(self, record_bytes: usize) -> Shuffle {
@@ -93,16 +142,7 @@ impl Schedule {
     /// Whether the feed follows a plan, and not Caffe's round-robin order.
     #[must_use]
     pub fn is_planned(&self) -> bool {
-        let &Schedule { ref epochs, ref shuffle, ref mix, ref last_batch, blocks, .. } = self;
-        let Schedule { assignment, policy, worker, .. } = self;
-        epochs.is_some()
-            || blocks
-            || shuffle.is_some()
-            || !mix.is_empty()
-            || last_batch.is_some()
-            || assignment.is_some()
-            || policy.is_some()
-            || worker.is_some()
+        self.epochs.is_some() || self.blocks
     }
 
     /// Whether the records of a file come in another order than the file's.

@@ -20,7 +20,7 @@ pub struct ReaderKey {
     pub source: PathBuf,
     /// Training or testing.
     pub phase: Phase,
-    /// The consumers that share the reader: a net, a feed.
+    /// The consumers that share the reader: a net, for example.
     pub group: String,
 }
 

@@ -452,7 +452,7 @@ impl DataReaderBuilder {
         self
     }
 
-    /// Sets the net or feed that the consumers belong to. It is part of the key.
+    /// Sets the group that the consumers belong to: a net, for example. It is part of the key.
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = group.into();

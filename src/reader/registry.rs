@@ -12,7 +12,7 @@ use crate::base::keyed::Keyed;
 static GLOBAL: Lazy<Registry> = Lazy::new(Registry::new);
 
 /// The running readers. Most programs use the process-wide registry without naming it; a test or a server may
-/// have its own.
+/// have its own. Each feed has one of its own, because feeds do not share readers.
 #[derive(Clone)]
 pub struct Registry {
     pub(super) bodies: Arc<Keyed<ReaderKey, ReaderThread>>,

@@ -60,7 +60,7 @@ impl EpochAccount {
     }
 
     /// The digest of the contents of those records whose bytes were hashed: all of them, if contents were
-    /// [kept](crate::FeedBuilder::receipt_contents).
+    /// [kept](crate::feed::Receipts::Contents).
     #[must_use]
     pub fn contents(&self) -> Digest {
         self.contents

@@ -10,8 +10,8 @@ use percolator_files::checked_text::{TextFault, TextReader, TextWriter};
 use percolator_files::shown;
 
 /// A digest of the contents of all records of a data set. Receipts that keep
-/// [contents](crate::FeedBuilder::receipt_contents) are compared with it. `percolator_proof::digest` makes
-/// one in a pass over the data set: the digests of its parts, [one after the other](Self::append).
+/// [contents](crate::feed::Receipts::Contents) are compared with it. `percolator_proof::digest` makes one in
+/// a pass over the data set: the digests of its parts, [one after the other](Self::append).
 ///
 /// It is text ([`Display`](std::fmt::Display), [`FromStr`]), with a checksum. A data set whose records are
 /// permuted, renamed or changed has another digest. A copy has the same one, whatever kind of database it is.

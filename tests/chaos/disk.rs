@@ -12,7 +12,7 @@ use percolator::receipt::{DataDigest, DigestDetail, ReceiptError};
 use percolator::snapshot::SnapshotError;
 use percolator::source::{FnSource, IndexPlace, Lmdb, Source as _, TfRecord};
 use percolator::tfrecord::{Compression, TfRecordError, TfRecordWriter, write_record};
-use percolator::{DecodeFailure, Device, Dtype, Feed, FeedError, Field, Receipt, Shuffle, Snapshot};
+use percolator::{DecodeFailure, Device, Dtype, Epochs, Feed, FeedError, Field, Receipt, Shuffle, Snapshot};
 use percolator_chaos::{Chaos, Fault};
 use percolator_proof::Verdict;
 
@@ -186,13 +186,19 @@ fn feed_with_bad(records: u64, bad: &'static [u64], file: &Path) -> [Option<Feed
         value.extend(noise(u8::try_from(number).unwrap()));
         Ok(())
     });
-    let feed = Feed::builder().source(source).fields([Field::scalar("byte", Dtype::U8)]);
-    let feed = feed.decode(|record, row| match bad.contains(&record.id.index) {
-        true => Err(DecodeFailure::new("it is bad")),
-        false => Ok(row.set(0, record.value[0])?),
-    });
+    let byte = Field::scalar("byte", Dtype::U8);
+    let feed =
+        Feed::builder().source(source).decode([byte], |record, row| match bad.contains(&record.id.index) {
+            true => Err(DecodeFailure::new("it is bad")),
+            false => Ok(row.set(0, record.value[0])?),
+        });
     let policy = BadRecords::skip().at_most_rate(1.0).quarantine(file);
-    let feed = feed.devices([0, 1].map(Device::host)).batch_size(2).threads(2).once().bad_records(policy);
+    let feed = feed
+        .devices([0, 1].map(Device::host))
+        .batch_size(2)
+        .threads(2)
+        .epochs(Epochs::OnePass)
+        .bad_records(policy);
     let mut lanes = feed.build().unwrap().take_lanes().unwrap();
     let mut errors = [None, None];
     let mut is_ended = [false; 2];

@@ -10,13 +10,15 @@ use std::sync::Mutex;
 use std::thread;
 
 use percolator::bad::Quarantined;
+use percolator::example::ExampleFields;
+#[cfg(feature = "stream")]
+use percolator::feed::Building;
 use percolator::feed::FeedCanceller;
-use percolator::order::{AutoShardPolicy, Block, World};
-use percolator::reader::Registry;
+use percolator::order::{AutoShardPolicy, Block, JobWorker, Ranks, World};
 use percolator::record::RecordId;
 use percolator::source::{IndexPlace, Source as _};
 use percolator::{
-    DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, Field, Receipt, Snapshot, Target,
+    DecodeFailure, Device, Dtype, Epochs, Feed, FeedBuilder, FeedError, Field, Receipt, Snapshot, Target,
 };
 use percolator_chaos::{Chaos, Effect, Faults};
 use percolator_proof::Verdict;
@@ -69,7 +71,6 @@ struct Account {
 struct Run<'a> {
     scenario: &'a Scenario,
     stores: &'a Stores,
-    registry: Registry,
     /// The file that names bad records.
     quarantine: &'a Path,
 }
@@ -95,10 +96,9 @@ pub(crate) fn open_stores(scenario: &Scenario, stores: &Stores) {
 /// Runs a scenario, checks everything, and returns the most bytes that its feeds announced at a time.
 pub(crate) fn run(scenario: &Scenario, stores: &Stores) -> usize {
     let quarantine = stores.quarantine(scenario.seed);
-    let run = Run { scenario, stores, registry: Registry::new(), quarantine: &quarantine };
+    let run = Run { scenario, stores, quarantine: &quarantine };
     let mut account = Account::default();
     let budget_bytes = run.all_phases(&mut account);
-    assert!(run.registry.is_empty(), "a reader is left");
     run.check_quarantine(&account);
     budget_bytes
 }
@@ -148,6 +148,7 @@ impl Run<'_> {
         }
         let legs = phase.with_releaser(|| phase.all_workers(account));
         legs.iter().enumerate().for_each(|(worker, leg)| phase.check(leg, worker));
+        // A reader that is left would hold its source and its cursor.
         phase.chaos.wait_until_gone();
         phase.calm.wait_until_gone();
         assert_eq!((phase.chaos.overwritten(), phase.calm.overwritten()), (0, 0));
@@ -332,7 +333,7 @@ impl Phase<'_> {
     #[cfg(feature = "stream")]
     fn build(&self, builder: FeedBuilder) -> Result<Feed, FeedError> {
         match self.run.scenario.consumer {
-            Consumer::Streams => crate::common::tasks::block_on(builder.build_in_background()),
+            Consumer::Streams => crate::common::tasks::block_on(Building::start(builder)),
             _ => builder.build(),
         }
     }
@@ -389,13 +390,13 @@ impl Phase<'_> {
         let bad_records = s.bad_records(self.has_limits);
         let bad_records =
             if s.has_quarantine { bad_records.quarantine(self.run.quarantine) } else { bad_records };
-        let feed = Feed::builder().source(source).registry(&self.run.registry);
+        let feed = Feed::builder().source(source);
         let feed = feed.devices((0..job.lanes).map(device)).batch_size(job.size);
         let feed = s.threads.into_iter().fold(feed, FeedBuilder::threads);
         let feed = feed.prefetch(s.prefetch).receipts(s.has_receipts);
         let feed = feed.give_up_after(None).index(IndexPlace::Memory).bad_records(bad_records);
         let feed = match s.order {
-            Order::Once => feed.once(),
+            Order::Once => feed.epochs(Epochs::OnePass),
             Order::RoundRobin { .. } => feed,
             Order::Plan { epochs, shuffle, last, assignment } => {
                 let last = job.last.unwrap_or(last);
@@ -403,7 +404,10 @@ impl Phase<'_> {
                 let feed = feed.seed(s.seed).policy(AutoShardPolicy::Data);
                 let feed = s.mix.into_iter().fold(feed, FeedBuilder::mix);
                 return self.decoded(match s.blocks {
-                    None => feed.worker(World::new(job.workers, job.replicas()).unwrap(), worker),
+                    None => feed.share(JobWorker {
+                        world: World::new(job.workers, job.replicas()).unwrap(),
+                        number: worker,
+                    }),
                     Some(blocks) => {
                         let done = account.steps.get(worker).copied().unwrap_or_default();
                         let fail_after = blocks.fail_after.filter(|_| self.is_struck(worker));
@@ -412,7 +416,7 @@ impl Phase<'_> {
                 });
             }
         };
-        self.decoded(feed.ranks(worker * job.lanes, job.replicas()))
+        self.decoded(feed.share(Ranks { first: worker * job.lanes, of: job.replicas() }))
     }
 
     fn decoded(&self, feed: FeedBuilder) -> FeedBuilder {
@@ -430,9 +434,9 @@ impl Phase<'_> {
         }
         if s.coding == Coding::Example {
             let fields = format!("content:bytes[{BYTES}]");
-            return feed.example(fields.parse().expect("the fields are well formed"));
+            return feed.example(fields.parse::<ExampleFields>().expect("the fields are well formed"));
         }
-        feed.fields([Field::new("content", Dtype::U8, [BYTES])]).decode(|record, row| {
+        feed.decode([Field::new("content", Dtype::U8, [BYTES])], |record, row| {
             let wrong = || DecodeFailure::new(format!("{} bytes fail their checksum", record.value.len()));
             let (position, rest) = record.value.split_first_chunk::<8>().ok_or_else(wrong)?;
             let (sum, content) = rest.split_first_chunk::<8>().ok_or_else(wrong)?;

@@ -6,9 +6,9 @@ use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
 use percolator::bad::BadRecords;
-use percolator::reader::{ReaderError, Registry};
+use percolator::reader::ReaderError;
 use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, SourceError};
-use percolator::{Feed, FeedBuilder, FeedError, Shuffle};
+use percolator::{Epochs, Feed, FeedBuilder, FeedError, Shuffle};
 use percolator_chaos::{Chaos, Fault, Faults, Living};
 
 use crate::common;
@@ -20,7 +20,7 @@ fn images(records: usize) -> MemorySource {
 }
 
 fn feed(source: impl Source + 'static) -> FeedBuilder {
-    Feed::builder().source(source).registry(&Registry::new()).threads(2).batch_size(4)
+    Feed::builder().source(source).threads(2).batch_size(4)
 }
 
 /// The whole batches of a feed of one lane, and the error after them, which comes once.
@@ -107,7 +107,7 @@ fn a_source_that_sticks_is_released_and_a_stuck_feed_is_cancelled() {
     must_end("a stuck source", || {
         for is_cancelled in [false, true] {
             let chaos = Chaos::new(Fault::record(9).sticks());
-            let mut feed = feed(chaos.source(images(20))).once().build().unwrap();
+            let mut feed = feed(chaos.source(images(20))).epochs(Epochs::OnePass).build().unwrap();
             let canceller = feed.canceller();
             let mut lane = feed.take_lanes().unwrap().remove(0);
             let other = chaos.clone();
@@ -131,7 +131,7 @@ fn a_source_that_sticks_is_released_and_a_stuck_feed_is_cancelled() {
         }
         // Nobody is left to release it.
         let chaos = Chaos::new(Fault::record(9).sticks());
-        let feed = feed(chaos.source(images(20))).once().build().unwrap();
+        let feed = feed(chaos.source(images(20))).epochs(Epochs::OnePass).build().unwrap();
         chaos.wait_until_stuck();
         drop(chaos);
         assert_eq!(feed.into_iter().map(|batch| batch.unwrap().len()).sum::<usize>(), 20);
@@ -150,13 +150,13 @@ fn a_fault_strikes_as_often_as_it_says_and_only_when_it_is_armed() {
         assert_eq!(chaos.happened(), [(Fault::record(5).fails("late").after(2), 1)]);
 
         let chaos = Chaos::new([Fault::every_record().takes(Duration::from_micros(1)).times(3)]);
-        let built = feed(chaos.source(images(8))).once().build().unwrap();
+        let built = feed(chaos.source(images(8))).epochs(Epochs::OnePass).build().unwrap();
         assert_eq!(built.into_iter().filter(Result::is_ok).count(), 2);
         assert_eq!(chaos.struck(), 3);
 
         let chaos = Chaos::new(Fault::record(0).fails("first"));
         chaos.disarm();
-        let built = feed(chaos.source(images(8))).once().build().unwrap();
+        let built = feed(chaos.source(images(8))).epochs(Epochs::OnePass).build().unwrap();
         assert_eq!(built.into_iter().filter(Result::is_ok).count(), 2);
         chaos.arm();
         let error = feed(chaos.source(images(8))).build().unwrap_err();
@@ -172,7 +172,7 @@ fn a_consumer_that_leaves_takes_nothing_from_the_others() {
     must_end("a consumer that leaves", || {
         let chaos = Chaos::new(Fault::batch(2).leaves());
         let devices = [0, 1].map(percolator::Device::host);
-        let mut feed = feed(images(40)).devices(devices).once().build().unwrap();
+        let mut feed = feed(images(40)).devices(devices).epochs(Epochs::OnePass).build().unwrap();
         let mut lanes = feed.take_lanes().unwrap();
         let (stays, leaves) = (lanes.pop().unwrap(), lanes.pop().unwrap());
         let left = std::thread::spawn(move || chaos.consumer(leaves).filter(Result::is_ok).count());
@@ -234,7 +234,9 @@ fn a_data_set_whose_last_record_is_torn_is_the_same_however_it_is_looked_at() {
             |chaos: &Chaos| feed(chaos.source(LevelDb::open(folder.path().join("leveldb")).unwrap()));
         for open in [&lmdb as &dyn Fn(&Chaos) -> FeedBuilder, &leveldb] {
             let chaos = Chaos::new(fault.clone());
-            let feed = || open(&chaos).once().index(IndexPlace::Memory).bad_records(BadRecords::skip());
+            let feed = || {
+                open(&chaos).epochs(Epochs::OnePass).index(IndexPlace::Memory).bad_records(BadRecords::skip())
+            };
             let mut cut = feed().build().unwrap();
             assert_eq!(cut.steps().next().unwrap().unwrap()[0].len(), 4);
             let snapshot = cut.snapshot().unwrap();

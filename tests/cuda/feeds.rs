@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "shared by tests only")]
 
-use percolator::reader::Registry;
 use percolator::source::Matching;
 use percolator::{Dtype, Feed, FeedBuilder, Lane, Target, Transform};
 
@@ -14,7 +13,6 @@ pub fn feed() -> FeedBuilder {
     let target = Target::paired(MemorySource::images("masks", RECORDS, 1, 8, 8), Matching::Keys);
     Feed::builder()
         .source(MemorySource::images("images", RECORDS, 3, 8, 8))
-        .registry(&Registry::new())
         .transform(Transform::new().crop(5).mirror(true))
         .target(target.transform(Transform::new().crop(5).mirror(true)).dtype(Dtype::U8))
         .dtype(Dtype::U8)

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use percolator::device::cudarc::driver::{CudaContext, CudaStream, result, sys};
 use percolator::device::{CudaDevice, DeviceArray};
-use percolator::reader::Registry;
-use percolator::{Batch, Device, DeviceError, Feed, FeedBuilder, FeedError};
+use percolator::{Batch, Device, DeviceError, Epochs, Feed, FeedBuilder, FeedError};
 
 use crate::common;
 use crate::common::log::Log;
@@ -384,8 +383,7 @@ fn a_device_is_asked_once_for_the_room_of_all_its_lanes() {
     let Some(standin) = alone(this_test!(), lines) else { return };
     let [zero, one] = [0, 1].map(|ordinal| Device::cuda(ordinal).unwrap());
     let source = MemorySource::images("own memory", 8, 3, 8, 8);
-    let chosen =
-        Feed::builder().source(source).registry(&Registry::new()).devices([zero.clone()]).build().unwrap();
+    let chosen = Feed::builder().source(source).devices([zero.clone()]).build().unwrap();
     let sizing = chosen.sizing();
     assert_eq!(
         (sizing.prefetch, sizing.prefetch_max),
@@ -553,9 +551,8 @@ fn batches_grow_and_leave_nothing_behind() {
     let Some(standin) = alone(this_test!(), "devices=1") else { return };
     let records = (0..20).map(|index| common::image(index, 3, 4 + index / 4, 5));
     let source = MemorySource::new("growing", records);
-    let registry = Registry::new();
-    let feed = Feed::builder().source(source).registry(&registry).prefetch(2).batch_size(4);
-    let mut feed = feed.devices([Device::cuda(0).unwrap()]).once().build().unwrap();
+    let feed = Feed::builder().source(source).prefetch(2).batch_size(4);
+    let mut feed = feed.devices([Device::cuda(0).unwrap()]).epochs(Epochs::OnePass).build().unwrap();
     let stream = stream(0);
     let mut rows = Vec::new();
     for batch in feed.take_lanes().unwrap().remove(0) {

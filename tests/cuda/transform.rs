@@ -15,13 +15,13 @@ use percolator::device::{
     Backend, Capacity, CudaDevice, DeviceArray, Event, HostBatch, HostMemory, PageMemory, SyntheticStep,
     Transfer,
 };
-use percolator::reader::Registry;
+use percolator::order::BatchSize;
 use percolator::source::Matching;
 use percolator::transform::DeviceTransform;
 use percolator::transform::{MeanImage, TransformPlace};
 use percolator::{
-    Batch, Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, Lane, LastBatch, Layout, Phase, Target,
-    Transform,
+    Batch, Device, DeviceError, Dtype, Epochs, Feed, FeedBuilder, FeedError, Lane, LastBatch, Layout, Phase,
+    Target, Transform,
 };
 
 use crate::common;
@@ -109,7 +109,6 @@ impl Case {
         };
         Feed::builder()
             .source(self.source())
-            .registry(&Registry::new())
             .transform(transform)
             .transform_on(place)
             .phase(self.phase)
@@ -118,7 +117,7 @@ impl Case {
             .batch_size(4)
             .prefetch(2)
             .threads(2)
-            .once()
+            .epochs(Epochs::OnePass)
     }
 }
 
@@ -238,7 +237,7 @@ fn what_is_sent_is_the_windows_as_they_are_stored() {
 #[test]
 fn the_steady_state_copies_once_and_launches_once() {
     let Some(standin) = alone(this_test!(), "devices=1") else { return };
-    let feed = Feed::builder().source(CASE.source()).registry(&Registry::new()).batch_size(4).prefetch(2);
+    let feed = Feed::builder().source(CASE.source()).batch_size(4).prefetch(2);
     let feed =
         feed.transform(Transform::new().mirror(true).mean_value(3.0)).transform_on(TransformPlace::Device);
     let mut feed = feed.devices([Device::cuda(0).unwrap()]).build().unwrap();
@@ -305,8 +304,11 @@ fn batches_of_either_kind_grow() {
         [bytes(0, 3), floats(1, 3), bytes(2, 6), floats(3, 3), bytes(4, 20), floats(5, 12), bytes(6, 20)];
     let feed = |place| {
         let source = MemorySource::new("either", records.clone());
-        let feed = Feed::builder().source(source).registry(&Registry::new());
-        feed.transform(Transform::new().mean_value(2.0)).transform_on(place).prefetch(1).once()
+        let feed = Feed::builder().source(source);
+        feed.transform(Transform::new().mean_value(2.0))
+            .transform_on(place)
+            .prefetch(1)
+            .epochs(Epochs::OnePass)
     };
     assert_eq!(on_device(feed(TransformPlace::Device)), on_host(feed(TransformPlace::Host)));
     let mut feed = feed(TransformPlace::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
@@ -328,7 +330,7 @@ fn bytes_go_with_floats_and_floats_not_with_bytes() {
             if index == floats_at { float_image(index, IMAGE) } else { common::image(index, 3, 9, 7) }
         };
         let source = MemorySource::new("both", (0..4).map(record));
-        Feed::builder().source(source).registry(&Registry::new()).batch_size(4).transform_on(place).once()
+        Feed::builder().source(source).batch_size(4).transform_on(place).epochs(Epochs::OnePass)
     };
     assert_eq!(on_device(feed(0, TransformPlace::Device)), on_host(feed(0, TransformPlace::Host)));
     let mut feed = feed(2, TransformPlace::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
@@ -358,7 +360,7 @@ fn a_synthetic_step_counts_what_it_waited() {
     const STEPS: usize = 40;
 
     let Some(standin) = alone(this_test!(), "devices=1") else { return };
-    let feed = Feed::builder().source(CASE.source()).registry(&Registry::new()).batch_size(4);
+    let feed = Feed::builder().source(CASE.source()).batch_size(4);
     let mut feed = feed.devices([Device::cuda(0).unwrap()]).build().unwrap();
     let mut step = SyntheticStep::new(0, Duration::from_micros(200)).unwrap();
     for batch in feed.take_lanes().unwrap().remove(0).take(STEPS) {
@@ -471,7 +473,7 @@ fn what_the_device_has_still_to_do_is_not_taken_for_done() {
 #[test]
 fn a_launch_that_fails_ends_its_own_lane() {
     let Some(standin) = alone(this_test!(), "devices=2") else { return };
-    let feed = Feed::builder().source(CASE.source()).registry(&Registry::new()).batch_size(4).prefetch(2);
+    let feed = Feed::builder().source(CASE.source()).batch_size(4).prefetch(2);
     let devices = [0, 1].map(|ordinal| Device::cuda(ordinal).unwrap());
     let mut feed = feed.transform_on(TransformPlace::Device).devices(devices).build().unwrap();
     standin.fail("cuLaunchKernel", 3, Some(1), 999);
@@ -502,7 +504,7 @@ fn what_the_device_makes_is_counted_before_the_feed_starts() {
     };
     let feed = |place| {
         let source = MemorySource::images("large", 3, 2, 64, 64);
-        let feed = Feed::builder().source(source).registry(&Registry::new()).batch_size(8).prefetch(4);
+        let feed = Feed::builder().source(source).batch_size(8).prefetch(4);
         feed.dtype(Dtype::F16).transform_on(place).devices([Device::cuda(0).unwrap()])
     };
     let error = feed(TransformPlace::Device).build().unwrap_err();
@@ -538,11 +540,10 @@ fn an_empty_batch_and_a_padded_one_go_to_their_device() {
             let source = MemorySource::images("epochs", 5, 3, 9, 7);
             let mut feed = Feed::builder()
                 .source(source)
-                .registry(&Registry::new())
                 .transform(Transform::new().crop(5).mirror(true).scale(0.017))
                 .transform_on(place)
                 .devices([0, 1].map(|ordinal| Device::cuda(ordinal).unwrap()))
-                .global_batch_size(4)
+                .batch_size(BatchSize::Global(4))
                 .last_batch(last)
                 .epochs(2)
                 .build()
@@ -577,7 +578,7 @@ fn a_batch_that_stands_in_for_one_is_at_its_device() {
         {
             let lane = |ordinal: usize| {
                 let source = MemorySource::images("lengths", [2, 7][ordinal], 3, 9, 7);
-                let feed = Feed::builder().source(source).registry(&Registry::new()).transform_on(place);
+                let feed = Feed::builder().source(source).transform_on(place);
                 let transform = Transform::new().crop(5).mirror(true).scale(0.017);
                 let feed = feed.transform(transform).batch_size(2).last_batch(last).epochs(1);
                 let mut feed = feed.devices([Device::cuda(ordinal).unwrap()]).build().unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use percolator::proto::Datum;
 use percolator::source::{ImageList, Source, SourceError};
-use percolator::{Feed, FeedError, RawBytes};
+use percolator::{Epochs, Feed, FeedError, RawBytes};
 use prost::Message as _;
 
 use crate::common::process::this_test;
@@ -97,7 +97,7 @@ fn fed(folder: &Path, items: &mut Vec<Listed>) -> Result<(), FeedError> {
     let list = open(folder).map_err(|error| FeedError::Reader(error.into()))?;
     let names: Vec<Vec<u8>> = list.files().map(|file| file.name.to_vec()).collect();
     let feed = Feed::builder().source(list).decoder(RawBytes::up_to(1 << 16)).batch_size(1).threads(2);
-    for batch in feed.once().build()? {
+    for batch in feed.epochs(Epochs::OnePass).build()? {
         let batch = batch?;
         let name = &names[batch.records()[0].index as usize];
         items.push(listed(name, batch.ragged::<u8>(0)?.values()));

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use percolator::feed::Receipts;
 use percolator::receipt::{DataDigest, DigestDetail};
 use percolator::source::IndexPlace;
 use percolator::{Device, Feed, FeedBuilder, Receipt, Shuffle, Snapshot};
@@ -29,8 +30,8 @@ enum Text {
 
 /// A feed of images, at a place in its second epoch.
 fn feed(folder: &Path, seed: u64) -> FeedBuilder {
-    let feed = Feed::builder().lmdb(folder.join("lmdb")).index(IndexPlace::Memory).receipts(true);
-    let feed = feed.receipt_contents(true).devices([Device::host(0), Device::host(1)]).batch_size(4);
+    let feed = Feed::builder().lmdb(folder.join("lmdb")).index(IndexPlace::Memory);
+    let feed = feed.receipts(Receipts::Contents).devices([Device::host(0), Device::host(1)]).batch_size(4);
     feed.epochs(3).shuffle(Shuffle::Global).seed(seed).threads(2)
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use percolator::bad::BadRecords;
+use percolator::order::Ranks;
 use percolator::record::RecordId;
 use percolator::source::FnSource;
 use percolator::{Device, Feed, FeedBuilder, FeedError, LastBatch, Snapshot};
@@ -70,8 +71,8 @@ fn limits_in_a_mixture_are_of_its_own_epochs() {
     };
     // An epoch of the mixture has 40 records of each, so the bad one comes four times.
     let mixed = |most| {
-        let builder = Feed::builder().source(made("small", 10, 3)).and_source(made("large", 40, 100));
-        let builder = builder.fields(fields()).decode(decode).batch_size(8).mix([1, 1]).epochs(2);
+        let builder = Feed::builder().source(made("small", 10, 3)).source(made("large", 40, 100));
+        let builder = builder.decode(fields(), decode).batch_size(8).mix([1, 1]).epochs(2);
         builder.last_batch(LastBatch::Wrap).bad_records(BadRecords::skip().at_most(most).at_most_rate(1.0))
     };
     let (whole, error) = steps(mixed(4), usize::MAX);
@@ -95,7 +96,7 @@ fn a_rank_that_resumes_from_another_ones_snapshot_goes_on_with_its_count_of_the_
     must_end("two ranks of four records a pass each", || {
         let rank = |rank: usize, at_most| {
             let policy = BadRecords::skip().at_most_rate(1.0).at_most(at_most);
-            feed(8, &[0, 7].into()).ranks(rank, 2).batch_size(2).bad_records(policy)
+            feed(8, &[0, 7].into()).share(Ranks { first: rank, of: 2 }).batch_size(2).bad_records(policy)
         };
         let mut before = rank(0, 1).build().unwrap();
         // The first step of the second pass has record 0.

@@ -14,8 +14,8 @@ use percolator::record::RecordId;
 use percolator::source::{FnSource, ImageList, ImageListError, Joined, Record, SourceError};
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::{
-    Batch, DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Receipt, Row, Shuffle,
-    Snapshot,
+    Batch, DecodeFailure, Device, Dtype, Epochs, Feed, FeedBuilder, FeedError, LastBatch, Receipt, Row,
+    Shuffle, Snapshot,
 };
 use percolator_proof::{EpochState, Verdict};
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ pub(crate) fn feed(records: u64, bad: &BTreeSet<u64>) -> FeedBuilder {
         to.extend([u8::try_from(position).unwrap(), u8::from(bad.contains(&position))]);
         Ok(())
     });
-    Feed::builder().source(source).fields(fields()).decode(decode).batch_size(4)
+    Feed::builder().source(source).decode(fields(), decode).batch_size(4)
 }
 
 fn see(batch: &Batch) -> Seen {
@@ -140,7 +140,7 @@ proptest! {
             let devices = (0..lanes).map(Device::host);
             let builder = builder.batch_size(batch_size).devices(devices).threads(threads);
             match plan {
-                0 => builder.once(),
+                0 => builder.epochs(Epochs::OnePass),
                 1 => builder.epochs(2),
                 2 => builder.epochs(2).shuffle(Shuffle::Global).last_batch(LastBatch::Pad),
                 3 => builder.epochs(2).shuffle(Shuffle::Global).last_batch(LastBatch::Wrap),
@@ -251,7 +251,7 @@ fn with_checksum(facts: &str) -> String {
 #[test]
 fn a_single_pass_with_bad_records_starts_again() {
     let bad = BTreeSet::from([1, 6]);
-    let mut feed = feed(8, &bad).once().bad_records(any_policy()).build().unwrap();
+    let mut feed = feed(8, &bad).epochs(Epochs::OnePass).bad_records(any_policy()).build().unwrap();
     for _round in 0..3 {
         // Without looking for the end.
         let batches = feed.epoch().unwrap().take(2).map(|batch| batch.unwrap().len());
@@ -271,8 +271,8 @@ fn a_failure_that_is_not_of_the_record_ends_the_feed() {
             byte => Ok(row.set(0, byte)?),
         }
     };
-    let feed = Feed::builder().source(source).fields([Field::scalar("byte", Dtype::U8)]).decode(decode);
-    let mut feed = feed.batch_size(4).once().bad_records(any_policy()).build().unwrap();
+    let feed = Feed::builder().source(source).decode([Field::scalar("byte", Dtype::U8)], decode);
+    let mut feed = feed.batch_size(4).epochs(Epochs::OnePass).bad_records(any_policy()).build().unwrap();
     let error = feed.steps().find_map(Result::err).unwrap();
     assert!(error.to_string().ends_with("the service does not answer"), "{error}");
 }
@@ -303,8 +303,8 @@ fn a_panic_is_no_bad_record() {
         assert!(record.value[0] != 6, "a panic of the test");
         Ok(row.set(0, record.value[0])?)
     };
-    let feed = Feed::builder().source(source).fields([Field::scalar("byte", Dtype::U8)]).decode(decode);
-    let mut feed = feed.batch_size(4).once().bad_records(any_policy()).build().unwrap();
+    let feed = Feed::builder().source(source).decode([Field::scalar("byte", Dtype::U8)], decode);
+    let mut feed = feed.batch_size(4).epochs(Epochs::OnePass).bad_records(any_policy()).build().unwrap();
     let error = feed.steps().find_map(Result::err).unwrap();
     assert!(matches!(error, FeedError::Record(_)) && error.to_string().contains("panicked"), "{error}");
 }
@@ -418,15 +418,15 @@ fn a_tfrecord_with_a_wrong_checksum_is_bad_however_its_file_is_read() {
                 |record: &Record<'_>, row: &mut Row<'_>| -> Decoded { Ok(row.set(0, record.value[0])?) };
             let builder = || {
                 let feed = Feed::builder().tfrecord(&path).access(access).batch_size(4);
-                feed.fields([Field::scalar("byte", Dtype::U8)]).decode(decode)
+                feed.decode([Field::scalar("byte", Dtype::U8)], decode)
             };
             let error = builder()
-                .once()
+                .epochs(Epochs::OnePass)
                 .build()
                 .and_then(|mut feed| feed.steps().try_for_each(|step| step.map(drop)));
             assert!(error.unwrap_err().to_string().contains("checksum"));
             let policy = any_policy().quarantine(&quarantine);
-            let mut feed = builder().once().bad_records(policy).build().unwrap();
+            let mut feed = builder().epochs(Epochs::OnePass).bad_records(policy).build().unwrap();
             let (mut bytes, mut skipped) = (Vec::new(), Vec::new());
             for batch in feed.steps().flat_map(Result::unwrap) {
                 bytes.extend_from_slice(batch.get::<u8>("byte").unwrap().into_slice());
@@ -458,7 +458,7 @@ fn a_listed_file_that_is_not_there_is_bad() {
     let path = folder.path().join("list.txt");
     std::fs::write(&path, list).unwrap();
     let source = || ImageList::open(&path).unwrap().relative_to(folder.path());
-    let builder = || Feed::builder().source(source()).batch_size(3).once();
+    let builder = || Feed::builder().source(source()).batch_size(3).epochs(Epochs::OnePass);
     let error = builder().build().and_then(|mut feed| feed.steps().try_for_each(|step| step.map(drop)));
     assert!(matches!(
         error.unwrap_err(),
@@ -526,8 +526,13 @@ fn whatever_a_listed_file_is_it_is_one_bad_record() {
     let list: String = bad.iter().map(|name| format!("{name} 0\ngood.png 1\n")).collect();
     std::fs::write(at("list.txt"), list).unwrap();
     let source = ImageList::open(at("list.txt")).unwrap().relative_to(folder.path());
-    let mut feed =
-        Feed::builder().source(source).batch_size(4).once().bad_records(any_policy()).build().unwrap();
+    let mut feed = Feed::builder()
+        .source(source)
+        .batch_size(4)
+        .epochs(Epochs::OnePass)
+        .bad_records(any_policy())
+        .build()
+        .unwrap();
     let (mut good, mut found) = (0, Vec::new());
     for batch in feed.steps().flat_map(Result::unwrap) {
         good += batch.labels().unwrap().len();

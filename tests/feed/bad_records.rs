@@ -7,9 +7,8 @@
 use percolator::batch::ImageShape;
 use percolator::decoder::{RecordCause, RecordError};
 use percolator::proto;
-use percolator::reader::Registry;
 use percolator::transform::MeanImage;
-use percolator::{Device, Dtype, Feed, FeedBuilder, FeedError, Transform};
+use percolator::{Device, Dtype, Epochs, Feed, FeedBuilder, FeedError, Transform};
 use prost::Message as _;
 
 use crate::common;
@@ -22,11 +21,7 @@ fn with(at: usize, bad: &[u8]) -> FeedBuilder {
         let (key, value) = common::image(index, 3, 4, 4);
         (key, if index == at { bad.to_vec() } else { value })
     });
-    Feed::builder()
-        .source(MemorySource::new("bad", records))
-        .registry(&Registry::new())
-        .threads(2)
-        .batch_size(4)
+    Feed::builder().source(MemorySource::new("bad", records)).threads(2).batch_size(4)
 }
 
 fn record_error(error: FeedError) -> RecordError {
@@ -164,7 +159,7 @@ fn a_record_of_another_shape_is_named_with_both_shapes() {
     assert_eq!(error.id.index, 9);
     assert!(matches!(error.cause, RecordCause::Shape { .. }));
     // Alone in its batch, it is valid.
-    let mut feed = with(8, &other).batch_size(1).once().build().unwrap();
+    let mut feed = with(8, &other).batch_size(1).epochs(Epochs::OnePass).build().unwrap();
     assert_eq!(feed.take_lanes().unwrap().remove(0).map(|batch| batch.unwrap().len()).sum::<usize>(), 20);
 }
 
@@ -177,7 +172,7 @@ fn of_two_bad_records_in_a_batch_the_earlier_is_named_whatever_the_threads_do() 
             (key, if index == 37 || index == 60 { bad.clone() } else { value })
         });
         let source = MemorySource::new("two", records);
-        let builder = Feed::builder().source(source).registry(&Registry::new()).threads(3).batch_size(64);
+        let builder = Feed::builder().source(source).threads(3).batch_size(64);
         let mut feed = builder.build().unwrap();
         let error = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap_err();
         assert_eq!(record_error(error).id.index, 37);
@@ -194,7 +189,7 @@ fn of_two_bad_batches_the_earlier_ends_the_lane_whatever_the_threads_do() {
             (key, if index == 7 || index == 8 { bad.clone() } else { value })
         });
         let source = MemorySource::new("two batches", records);
-        let builder = Feed::builder().source(source).registry(&Registry::new()).threads(2).batch_size(4);
+        let builder = Feed::builder().source(source).threads(2).batch_size(4);
         let error = error_after_first(builder);
         assert_eq!(error.id.index, 7, "{error}");
     }

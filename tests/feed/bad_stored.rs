@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use percolator::bad::{BadRecords, Quarantined};
 use percolator::source::{Access, LevelDb, Lmdb, Matching, TfRecord};
 use percolator::tfrecord::{Compression, TfRecordWriter};
-use percolator::{Feed, FeedBuilder, Target};
+use percolator::{Epochs, Feed, FeedBuilder, Target};
 
 use crate::common::{image, write_lmdb};
 
@@ -114,7 +114,7 @@ fn find(bytes: &[u8], value: &[u8]) -> usize {
 /// The labels of all batches, the numbers of the bad records, and the error that ended the feed.
 fn fed(builder: FeedBuilder) -> (Vec<i32>, Vec<u64>, Option<String>) {
     let (mut labels, mut bad, mut end) = (Vec::new(), Vec::new(), None);
-    let mut feed = match builder.batch_size(4).threads(2).once().build() {
+    let mut feed = match builder.batch_size(4).threads(2).epochs(Epochs::OnePass).build() {
         Ok(feed) => feed,
         Err(error) => return (labels, bad, Some(error.to_string())),
     };

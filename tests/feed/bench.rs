@@ -8,7 +8,6 @@ use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, PageMemory, Transfer};
-use percolator::reader::Registry;
 use percolator::{Batch, Device, DeviceError, Feed, FeedBuilder, Lane};
 
 use crate::common::source::MemorySource;
@@ -277,7 +276,6 @@ pub(crate) fn feed(bench: &Bench, prefetch: usize) -> FeedBuilder {
 pub(crate) fn feed_of(source: MemorySource, bench: &Bench, prefetch: usize) -> FeedBuilder {
     Feed::builder()
         .source(source)
-        .registry(&Registry::new())
         .threads(2)
         .batch_size(4)
         .prefetch(prefetch)

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 use percolator::feed::ConfigError;
-use percolator::order::{Block, Blocks, Plan, World};
-use percolator::reader::{ReaderError, Registry};
+use percolator::order::{Block, Blocks, JobWorker, Plan, World};
+use percolator::reader::ReaderError;
 use percolator::receipt::Receipt;
 use percolator::record::{RecordId, StepId};
 use percolator::snapshot::SnapshotError;
 use percolator::transform::CaffeEra;
-use percolator::{Batch, Device, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Transform};
+use percolator::{Batch, Device, Epochs, Feed, FeedBuilder, FeedError, LastBatch, Seed, Shuffle, Transform};
 use percolator_proof::{EpochState, Verdict};
 use proptest::prelude::*;
 
@@ -56,7 +56,6 @@ fn describe(lanes: usize, last_batch: LastBatch) -> FeedBuilder {
         .shuffle(Shuffle::Global)
         .last_batch(last_batch)
         .seed(7)
-        .registry(&Registry::new())
 }
 
 type Seen = (Vec<RecordId>, Vec<u8>);
@@ -248,15 +247,17 @@ fn what_needs_an_order_of_its_own_is_refused() {
         Err(FeedError::Config(ConfigError::WithBlocks { option })) => assert_eq!(option, due),
         found => panic!("{found:?}"),
     };
-    let of_two = |lanes| describe(lanes, LastBatch::Keep).worker(World::new(2, 2).unwrap(), 0);
-    refused(of_two(1), "worker");
-    refused(describe(1, LastBatch::Keep).once(), "once");
-    refused(describe(1, LastBatch::Keep).caffe_random(1, CaffeEra::Today), "caffe_random");
-    let snapshot = describe(1, LastBatch::Keep).build().unwrap().snapshot().unwrap();
+    let of_two = |lanes| {
+        describe(lanes, LastBatch::Keep).share(JobWorker { world: World::new(2, 2).unwrap(), number: 0 })
+    };
+    refused(of_two(1), "share");
+    refused(describe(1, LastBatch::Keep).epochs(Epochs::OnePass), "Epochs::OnePass");
+    refused(describe(1, LastBatch::Keep).seed(Seed::Caffe { seed: 1, era: CaffeEra::Today }), "Seed::Caffe");
+    let snapshot = describe(1, LastBatch::Keep).epochs(0).build().unwrap().snapshot().unwrap();
     refused(describe(1, LastBatch::Keep).resume(&snapshot), "resume");
 
     let spec = describe(1, LastBatch::Keep).blocks(blocks()).spec().clone();
-    let unattached = FeedBuilder::from(spec).attach_source(MemorySource::images("blocks", 23, 1, 4, 4));
+    let unattached = FeedBuilder::from(spec).source(MemorySource::images("blocks", 23, 1, 4, 4));
     let error = unattached.resolve().unwrap_err();
     let FeedError::Config(ConfigError::NotAttached { method, .. }) = &error else { panic!("{error}") };
     assert_eq!(*method, ".blocks(...)");

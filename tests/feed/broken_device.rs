@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use percolator::reader::Registry;
-use percolator::{Device, DeviceError, FeedError};
+use percolator::{Device, DeviceError, Epochs, FeedError};
 
 use crate::bench::{Bench, Broken, feed, feed_of, lane_of, next};
 use crate::common;
-use crate::common::process::must_end;
+use crate::common::process::{must_end, settles};
 use crate::common::source::MemorySource;
 use crate::lanes::drain;
 
@@ -112,10 +111,11 @@ fn a_device_without_room_is_told_at_build() {
         let bench = Bench::new(broken);
         // Beside a lane that was already started.
         let devices = [Device::host(0), Device::from_backend(Arc::new(bench.clone()))];
-        let registry = Registry::new();
-        let error = feed(&bench, 2).devices(devices).registry(&registry).build().unwrap_err();
+        let source = MemorySource::images("device", 50, 1, 8, 8);
+        let probe = source.probe();
+        let error = feed_of(source, &bench, 2).devices(devices).build().unwrap_err();
         assert_eq!(error, FeedError::Device(bench.error(call)));
-        assert!(registry.is_empty(), "nothing is left running");
+        settles(|| (probe.is_dropped(), probe.cursors()), &(true, 0), "nothing is left running");
     }
 }
 
@@ -155,7 +155,11 @@ fn a_device_that_fails_before_a_bad_record_of_another_lane_ends_its_lane_with_it
         bench.let_go();
         // Record 9 is in the second batch of lane 1.
         let devices = [Device::from_backend(Arc::new(bench.clone())), Device::host(1)];
-        let mut feed = feed_of(with_a_bad_record(9), &bench, 2).devices(devices).once().build().unwrap();
+        let mut feed = feed_of(with_a_bad_record(9), &bench, 2)
+            .devices(devices)
+            .epochs(Epochs::OnePass)
+            .build()
+            .unwrap();
         // Lane 1 has found it, and waits for lane 0 to complete its first batch: it has no other slot.
         while feed.stats().lanes[1].waits_for_lanes.count == 0 {
             std::thread::yield_now();
@@ -177,7 +181,7 @@ fn a_device_and_a_bad_record_of_one_lane_end_it_at_the_earlier_batch() {
         must_end("a lane with a broken device and a bad record", move || {
             let bench = Bench::new(Broken::Submit(submit));
             bench.let_go();
-            let feed = feed_of(with_a_bad_record(record), &bench, 4).once();
+            let feed = feed_of(with_a_bad_record(record), &bench, 4).epochs(Epochs::OnePass);
             let (batches, error) = drain(&mut feed.build().unwrap().take_lanes().unwrap()[0]);
             // What is wrong with a batch's records is found before it is sent.
             let of_record = record / 4;

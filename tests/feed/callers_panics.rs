@@ -19,7 +19,7 @@ use percolator::receipt::DigestDetail;
 use percolator::source::{Cursor, Entry, Identity, IndexPlace, Passes, Source, SourceError};
 use percolator::transform::{DeviceTransform, TransformPlace};
 use percolator::{
-    Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, RecordDecoder, Row, Shuffle, Snapshot,
+    Device, DeviceError, Dtype, Epochs, Feed, FeedBuilder, FeedError, RecordDecoder, Row, Shuffle, Snapshot,
 };
 
 use crate::common;
@@ -361,7 +361,7 @@ fn a_panic_of_what_a_caller_implements_comes_out_of_no_call() {
                         let named = catch_unwind(AssertUnwindSafe(|| {
                             let devices = [0, 1].map(|_| Device::from_backend(Arc::new(struck.clone())));
                             let builder = Feed::builder().source(struck.clone()).devices(devices);
-                            builder.registry(&Registry::new()).batch_size(2).threads(1).prefetch(2)
+                            builder.batch_size(2).threads(1).prefetch(2)
                         }));
                         let Ok(builder) = named else {
                             assert!(["Source::path", "Backend::name"].contains(&method));
@@ -375,7 +375,8 @@ fn a_panic_of_what_a_caller_implements_comes_out_of_no_call() {
                                 message: MESSAGE.to_owned(),
                             });
                         };
-                        let builder = if planned { builder.epochs(1) } else { builder.once() };
+                        let builder =
+                            if planned { builder.epochs(1) } else { builder.epochs(Epochs::OnePass) };
                         let builder = match transforms {
                             true => builder.transform_on(TransformPlace::Device),
                             false => builder.decoder(struck.clone()),
@@ -429,7 +430,7 @@ impl RecordDecoder for PanicsAtRest {
 fn a_panic_of_a_decoder_that_rests_is_blamed_on_no_record() {
     for shuffle in [None, Some(Shuffle::Global)] {
         let source = Struck(Strikes::at("nothing", 0));
-        let builder = Feed::builder().source(source).decoder(PanicsAtRest).registry(&Registry::new());
+        let builder = Feed::builder().source(source).decoder(PanicsAtRest);
         let builder = builder.batch_size(4).epochs(1).threads(1);
         let builder = shuffle.into_iter().fold(builder, FeedBuilder::shuffle);
         let error = builder.build().unwrap().steps().next().unwrap().unwrap_err();
@@ -455,7 +456,7 @@ fn a_panic_while_a_reader_is_opened_is_its_error() {
 fn a_panic_of_what_hands_out_blocks_ends_the_feed() {
     let struck = Struck(Strikes::at("Blocks::next", 1));
     let source = Struck(Strikes::at("nothing", 0));
-    let builder = Feed::builder().source(source.clone()).decoder(source).registry(&Registry::new());
+    let builder = Feed::builder().source(source.clone()).decoder(source);
     let mut feed = builder.batch_size(2).blocks(struck).build().unwrap();
     let mut steps = feed.steps();
     assert_eq!(steps.by_ref().take(4).filter(Result::is_ok).count(), 4);

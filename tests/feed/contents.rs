@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use half::{bf16, f16};
 use percolator::batch::{FieldError, ImageShape};
 use percolator::transform::MeanImage;
-use percolator::{Dtype, Layout, Phase, Transform};
+use percolator::{Dtype, Epochs, Layout, Phase, Transform};
 
 use crate::common;
 use crate::common::source::MemorySource;
@@ -175,7 +175,7 @@ fn records_of_many_sizes_come_out_alike_when_they_are_cropped() {
         common::image(index, c, h, w)
     });
     let builder = over(MemorySource::new("sizes", records)).phase(Phase::Test).batch_size(5).dtype(Dtype::U8);
-    let mut feed = builder.transform(Transform::new().crop(4)).once().build().unwrap();
+    let mut feed = builder.transform(Transform::new().crop(4)).epochs(Epochs::OnePass).build().unwrap();
     let mut index = 0;
     for batch in only_lane(&mut feed) {
         for found in batch.unwrap().bytes().chunks(16) {
@@ -191,8 +191,12 @@ fn records_of_many_sizes_come_out_alike_when_they_are_cropped() {
 #[test]
 fn a_batch_larger_than_any_before_grows_its_buffer_and_is_counted() {
     let records = (0..20).map(|index| common::image(index, 1, 4 + index * 30, 40));
-    let mut feed =
-        over(MemorySource::new("growing", records)).dtype(Dtype::U8).prefetch(2).once().build().unwrap();
+    let mut feed = over(MemorySource::new("growing", records))
+        .dtype(Dtype::U8)
+        .prefetch(2)
+        .epochs(Epochs::OnePass)
+        .build()
+        .unwrap();
     for (index, batch) in only_lane(&mut feed).enumerate() {
         let batch = batch.unwrap();
         assert_eq!(batch.shape().dims(), [1, 1, 4 + index * 30, 40]);

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use percolator::decoder::{Decoded, WorkerSetup};
 use percolator::feed::{ConfigError, FeedControl, TryNext};
-use percolator::reader::Registry;
 use percolator::source::Record;
-use percolator::{Dtype, Feed, FeedBuilder, FeedError, Field, Lane, RecordDecoder, Row, Shuffle, Stats};
+use percolator::{
+    Dtype, Epochs, Feed, FeedBuilder, FeedError, Field, Lane, RecordDecoder, Row, Shuffle, Stats,
+};
 
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
@@ -17,7 +18,7 @@ const RECORDS: usize = 60;
 
 fn feed() -> FeedBuilder {
     let source = MemorySource::images("controlled", RECORDS, 1, 4, 4);
-    Feed::builder().source(source).registry(&Registry::new()).batch_size(4).prefetch(2)
+    Feed::builder().source(source).batch_size(4).prefetch(2)
 }
 
 /// What a batch has: its records, and its bytes.
@@ -47,7 +48,7 @@ fn a_pause_changes_nothing_but_the_time() {
         for shuffled in [false, true] {
             let feed = || match shuffled {
                 true => feed().epochs(2).shuffle(Shuffle::Global),
-                false => feed().once(),
+                false => feed().epochs(Epochs::OnePass),
             };
             let due = all_of(feed());
             let mut paused = feed().build().unwrap();
@@ -88,7 +89,7 @@ fn a_pause_changes_nothing_but_the_time() {
 #[test]
 fn a_paused_feed_begins_nothing_and_goes_on_where_it_was() {
     must_end("a paused feed", || {
-        let mut feed = feed().once().build().unwrap();
+        let mut feed = feed().epochs(Epochs::OnePass).build().unwrap();
         let (control, watch) = (feed.control(), feed.watch());
         let mut lane = feed.take_lanes().unwrap().remove(0);
         control.pause();
@@ -355,7 +356,7 @@ fn a_feed_that_loses_all_workers_ends_with_their_error() {
     must_end("a feed without any worker", || {
         for threads in [1, 3] {
             let source = MemorySource::images("none", 100, 1, 4, 4);
-            let builder = Feed::builder().source(source).registry(&Registry::new()).decoder(NoScratch);
+            let builder = Feed::builder().source(source).decoder(NoScratch);
             let mut feed = builder.threads(threads).batch_size(4).build().unwrap();
             let control = feed.control();
             let error = feed.steps().find_map(Result::err).expect("it ends with an error");

@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use percolator::feed::TryNext;
-use percolator::reader::Registry;
+use percolator::order::Ranks;
 use percolator::record::RecordId;
-use percolator::{Batch, Device, Feed, FeedBuilder, FeedError, Lane, Transform};
+use percolator::{Batch, Device, Epochs, Feed, FeedBuilder, FeedError, Lane, Transform};
 
 use crate::common;
 use crate::common::process::must_end;
@@ -21,7 +21,7 @@ fn one_pass_brings_every_record_once_in_short_last_batches() {
         for records in [1, 2, 10, 25, 48] {
             for batch_size in [1, 4, 8, 100] {
                 let builder = over(images("once", records)).batch_size(batch_size).devices(hosts(lanes));
-                let mut feed = builder.once().build().unwrap();
+                let mut feed = builder.epochs(Epochs::OnePass).build().unwrap();
                 std::thread::scope(|scope| {
                     for (number, mut lane) in feed.take_lanes().unwrap().into_iter().enumerate() {
                         assert_eq!((lane.number(), lane.device()), (number, &*format!("host:{number}")));
@@ -75,7 +75,8 @@ fn batches_run_on_from_the_last_record_to_the_first() {
 
 #[test]
 fn steps_bring_all_lanes_together_and_end_short() {
-    let mut feed = over(images("steps", 11)).batch_size(2).devices(hosts(3)).once().build().unwrap();
+    let mut feed =
+        over(images("steps", 11)).batch_size(2).devices(hosts(3)).epochs(Epochs::OnePass).build().unwrap();
     let steps: Vec<Vec<(usize, Vec<u64>)>> = feed
         .steps()
         .map(|step| {
@@ -89,7 +90,8 @@ fn steps_bring_all_lanes_together_and_end_short() {
     assert_eq!(steps[0], lists(&[(0, &[0, 3]), (1, &[1, 4]), (2, &[2, 5])]));
     assert_eq!(steps[1], lists(&[(0, &[6, 9]), (1, &[7, 10]), (2, &[8])]));
     assert_eq!(steps.len(), 2);
-    let mut feed = over(images("steps that run out", 5)).devices(hosts(2)).once().build().unwrap();
+    let mut feed =
+        over(images("steps that run out", 5)).devices(hosts(2)).epochs(Epochs::OnePass).build().unwrap();
     let last = feed.steps().last().unwrap().unwrap();
     assert_eq!(last.iter().map(Batch::lane).collect::<Vec<_>>(), [0]);
     assert!(feed.steps().next().is_none());
@@ -102,8 +104,7 @@ fn stream(
     batches: usize,
 ) -> Vec<(Vec<u8>, Vec<i32>, Vec<RecordId>)> {
     let transform = Transform::new().crop(9).mirror(true).mean_values([1.0, 2.0, 3.0]).scale(0.5);
-    let builder =
-        Feed::builder().lmdb(folder).registry(&Registry::new()).batch_size(16).transform(transform).seed(7);
+    let builder = Feed::builder().lmdb(folder).batch_size(16).transform(transform).seed(7);
     let mut feed = configure(builder).build().unwrap();
     let mut lanes = feed.take_lanes().unwrap();
     let mut stream = Vec::new();
@@ -254,7 +255,7 @@ fn a_watch_sees_the_feed_from_anywhere_and_keeps_nothing_open() {
 fn try_next_never_waits_and_misses_nothing() {
     must_end("a lane that is polled", || {
         let (source, mut stall) = images("polled", 6).stall_at(4);
-        let mut feed = over(source).batch_size(2).once().build().unwrap();
+        let mut feed = over(source).batch_size(2).epochs(Epochs::OnePass).build().unwrap();
         let mut lane = only_lane(&mut feed);
         let mut seen = Vec::new();
         let mut poll = |until: usize| {
@@ -291,7 +292,7 @@ fn the_ranks_of_a_job_get_what_caffes_solvers_get() {
         let mut feed = Feed::builder()
             .source(MemorySource::images("ranks", 7, 1, 2, 2))
             .devices((0..lanes).map(Device::host))
-            .ranks(first, of)
+            .share(Ranks { first, of })
             .batch_size(3)
             .build()
             .unwrap();

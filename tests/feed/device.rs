@@ -7,8 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use percolator::reader::Registry;
-use percolator::{Batch, Device, Feed, FeedError, Lane};
+use percolator::{Batch, Device, Epochs, Feed, FeedError, Lane};
 
 use crate::bench::{Bench, Broken, feed, feed_of, lane_of, next};
 use crate::common::process::must_end;
@@ -144,7 +143,7 @@ fn a_lane_may_go_while_its_batches_are_on_their_way() {
 fn pass_of(bench: &Bench, batches: usize, prefetch: usize) -> (Feed, Lane, Arc<Probe>) {
     let source = MemorySource::images("pass", 4 * batches, 1, 8, 8);
     let probe = source.probe();
-    let mut feed = feed_of(source, bench, prefetch).once().build().unwrap();
+    let mut feed = feed_of(source, bench, prefetch).epochs(Epochs::OnePass).build().unwrap();
     let lane = feed.take_lanes().unwrap().remove(0);
     (feed, lane, probe)
 }
@@ -238,7 +237,7 @@ fn batches_that_outlive_their_lane_wait_for_no_device_and_hold_nothing_else() {
 /// A lane on this device that has ended, so that empty batches stand in for its next ones.
 fn ended(bench: &Bench) -> Lane {
     let source = MemorySource::images("ended", 1, 1, 8, 8);
-    let feed = Feed::builder().source(source).registry(&Registry::new()).threads(1).batch_size(1).once();
+    let feed = Feed::builder().source(source).threads(1).batch_size(1).epochs(Epochs::OnePass);
     let mut feed = feed.devices([Device::from_backend(Arc::new(bench.clone()))]).build().unwrap();
     let mut lane = feed.take_lanes().unwrap().remove(0);
     assert!(!next(&mut lane).is_empty(), "the first step has its record");

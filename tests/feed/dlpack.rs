@@ -5,7 +5,7 @@
 
 use percolator::dlpack::{DLDataType, DLDevice, DLPACK_VERSION, DLTensor};
 use percolator::feed::ConfigError;
-use percolator::reader::Registry;
+use percolator::order::{BatchSize, Ranks};
 use percolator::source::Matching;
 use percolator::{Device, Dtype, Feed, FeedBuilder, FeedError, Layout, Target};
 
@@ -16,7 +16,6 @@ fn feed() -> FeedBuilder {
     let target = Target::paired(MemorySource::images("masks", 9, 1, 4, 5), Matching::Keys).dtype(Dtype::U8);
     Feed::builder()
         .source(MemorySource::images("images", 9, 3, 4, 5))
-        .registry(&Registry::new())
         .target(target)
         .batch_size(2)
         .prefetch(1)
@@ -135,11 +134,16 @@ fn tensors_outlive_their_feed() {
 fn a_step_is_divided_among_the_ranks() {
     let devices = || (0..2).map(Device::host);
     let records = |feed: FeedBuilder| feed.build().map(|feed| feed.batch_shape().records);
-    assert_eq!(records(feed().global_batch_size(6).devices(devices())).unwrap(), 3);
-    assert_eq!(records(feed().global_batch_size(8).devices(devices()).ranks(2, 4)).unwrap(), 2);
-    assert_eq!(records(feed().global_batch_size(6).batch_size(5).devices(devices())).unwrap(), 5);
+    assert_eq!(records(feed().batch_size(BatchSize::Global(6)).devices(devices())).unwrap(), 3);
+    assert_eq!(
+        records(feed().batch_size(BatchSize::Global(8)).devices(devices()).share(Ranks { first: 2, of: 4 }))
+            .unwrap(),
+        2
+    );
+    assert_eq!(records(feed().batch_size(BatchSize::Global(6)).batch_size(5).devices(devices())).unwrap(), 5);
     for (global, ranks) in [(7, 2), (1, 2)] {
-        let error = records(feed().global_batch_size(global).devices(devices())).unwrap_err();
+        let error =
+            records(feed().batch_size(BatchSize::Global(global as u64)).devices(devices())).unwrap_err();
         assert_eq!(error, FeedError::Config(ConfigError::GlobalBatch { records: global, ranks }));
     }
 }

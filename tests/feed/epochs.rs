@@ -4,13 +4,17 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use percolator::feed::ConfigError;
-use percolator::order::{Assignment, AutoShardPolicy, BatchSize, Job, OrderError, World};
-use percolator::reader::{ReaderError, Registry};
+use percolator::order::{
+    Assignment, AutoShardPolicy, BatchSize, Job, JobWorker, OrderError, Ranks, ShuffleSpec, World,
+};
+use percolator::reader::ReaderError;
 use percolator::record::{RecordId, StepEnd};
 use percolator::source::{ImageList, IndexPlace, Joined, LevelDb, Lmdb, Source, SourceError, TfRecord};
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::transform::CaffeEra;
-use percolator::{ColorMode, Device, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Transform};
+use percolator::{
+    ColorMode, Device, Epochs, Feed, FeedBuilder, FeedError, LastBatch, Seed, Shuffle, Transform,
+};
 use proptest::prelude::*;
 
 use crate::common;
@@ -21,7 +25,7 @@ use crate::common::source::MemorySource;
 type Given = (Option<StepEnd>, Vec<RecordId>);
 
 fn hosts(feed: FeedBuilder, lanes: usize) -> FeedBuilder {
-    feed.devices((0..lanes).map(Device::host)).registry(&Registry::new())
+    feed.devices((0..lanes).map(Device::host))
 }
 
 fn feed(source: MemorySource, lanes: usize) -> FeedBuilder {
@@ -92,7 +96,7 @@ fn an_epoch_has_every_record_once_and_ends() {
 #[test]
 fn a_lane_that_gets_nothing_gets_an_empty_batch_of_the_right_shape() {
     must_end("an empty batch", || {
-        let mut feed = feed(images(9), 3).global_batch_size(8).epochs(1).build().unwrap();
+        let mut feed = feed(images(9), 3).batch_size(BatchSize::Global(8)).epochs(1).build().unwrap();
         let steps: Vec<Vec<_>> = feed.steps().map(|step| step.unwrap()).collect();
         assert_eq!(steps.len(), 2);
         let lens: Vec<usize> = steps[1].iter().map(percolator::Batch::len).collect();
@@ -119,11 +123,11 @@ fn one_lane_alone_gets_what_it_gets_among_the_others() {
             }
         }
         let world = World::new(2, 4).unwrap();
-        let worker = || feed(images(13), 2).batch_size(2).worker(world, 1).epochs(1);
+        let worker = || feed(images(13), 2).batch_size(2).share(JobWorker { world, number: 1 }).epochs(1);
         let second: Vec<Given> = given(worker()).into_iter().map(|mut step| step.remove(1)).collect();
         assert_eq!(given(worker().only_lane(1).unwrap()).concat(), second);
         // In round-robin order as well.
-        let dealt = || feed(images(13), 2).batch_size(2).once();
+        let dealt = || feed(images(13), 2).batch_size(2).epochs(Epochs::OnePass);
         let second: Vec<Given> = given(dealt()).into_iter().filter_map(|step| step.get(1).cloned()).collect();
         assert_eq!(given(dealt().only_lane(1).unwrap()).concat(), second);
         let error = worker().only_lane(2).unwrap_err().to_string();
@@ -134,8 +138,12 @@ fn one_lane_alone_gets_what_it_gets_among_the_others() {
 #[test]
 fn a_padded_batch_is_as_large_as_any_other_and_says_what_is_real() {
     must_end("a padded batch", || {
-        let mut feed =
-            feed(images(7), 2).global_batch_size(6).last_batch(LastBatch::Pad).epochs(1).build().unwrap();
+        let mut feed = feed(images(7), 2)
+            .batch_size(BatchSize::Global(6))
+            .last_batch(LastBatch::Pad)
+            .epochs(1)
+            .build()
+            .unwrap();
         let steps: Vec<Vec<_>> = feed.steps().map(|step| step.unwrap()).collect();
         for batch in steps.iter().flatten() {
             assert_eq!((batch.shape().records, batch.labels().unwrap().len()), (3, 3));
@@ -245,7 +253,10 @@ fn workers_with_one_seed_draw_as_one_feed_of_all_replicas() {
         let builder = |lanes| {
             let feed = feed(MemorySource::images("drawn", 24, 3, 16, 16), lanes).batch_size(3);
             let transform = Transform::new().crop(5).mirror(true);
-            feed.transform(transform).caffe_random(1701, CaffeEra::Today).shuffle(Shuffle::Global).epochs(2)
+            feed.transform(transform)
+                .seed(Seed::Caffe { seed: 1701, era: CaffeEra::Today })
+                .shuffle(Shuffle::Global)
+                .epochs(2)
         };
         let bytes = |builder: FeedBuilder| -> Vec<Vec<(Vec<RecordId>, Vec<u8>)>> {
             let mut feed = builder.build().unwrap();
@@ -256,7 +267,7 @@ fn workers_with_one_seed_draw_as_one_feed_of_all_replicas() {
         let together = bytes(builder(4).assignment(Assignment::Caffe).last_batch(LastBatch::Drop));
         for worker in 0..2 {
             let alone = builder(2).assignment(Assignment::Caffe).last_batch(LastBatch::Drop);
-            let alone = bytes(alone.worker(World::new(2, 4).unwrap(), worker));
+            let alone = bytes(alone.share(JobWorker { world: World::new(2, 4).unwrap(), number: worker }));
             let due: Vec<_> = together.iter().map(|step| step[2 * worker..2 * worker + 2].to_vec()).collect();
             assert!(alone == due, "worker {worker}");
         }
@@ -275,8 +286,8 @@ fn windows_of_bytes_are_windows_of_as_many_records_as_fill_them() {
                 describe().shuffle(Shuffle::Window { records: std::num::NonZeroU64::new(records).unwrap() }),
             )
         };
-        assert_eq!(order(describe().shuffle_in_windows_of_bytes(7 * record + 3)), by_records(7));
-        assert_eq!(order(describe().shuffle_in_windows_of_bytes(1)), by_records(1));
+        assert_eq!(order(describe().shuffle(ShuffleSpec::WindowsOfBytes(7 * record + 3))), by_records(7));
+        assert_eq!(order(describe().shuffle(ShuffleSpec::WindowsOfBytes(1))), by_records(1));
         assert_ne!(by_records(7), by_records(1));
     });
 }
@@ -324,9 +335,8 @@ proptest! {
                 .assignment(assignment)
                 .last_batch(last)
                 .shuffle(shuffle);
-            let builder =
-                builder.seed(seed).worker(world, worker).epochs(2).threads(threads).prefetch(prefetch);
-            let builder = if is_global { builder.global_batch_size(size) } else { builder.batch_size(size) };
+            let builder = builder.seed(seed).share(JobWorker { world, number: worker }).epochs(2);
+            let builder = builder.threads(threads).prefetch(prefetch).batch_size(batch);
             let found = must_end("a feed of a random job", move || given(builder));
             prop_assert_eq!(found, due(&job, world.replicas_of(worker).unwrap(), 2));
         }
@@ -339,28 +349,29 @@ fn what_is_no_job_is_refused_before_anything_starts() {
     let world = World::new(2, 4).unwrap();
     let order = |error| FeedError::Config(ConfigError::Order(error));
     assert_eq!(
-        refusal(feed(images(10), 2).worker(world, 2)),
+        refusal(feed(images(10), 2).epochs(0).share(JobWorker { world, number: 2 })),
         order(OrderError::NoSuchMember { kind: "worker", found: 2, of: 2 })
     );
     assert_eq!(
-        refusal(feed(images(10), 3).worker(world, 1)),
+        refusal(feed(images(10), 3).epochs(0).share(JobWorker { world, number: 1 })),
         FeedError::Config(ConfigError::Replicas { devices: 3, replicas: 2 })
     );
+    let by_file = feed(images(10), 2).epochs(0).policy(AutoShardPolicy::File);
     assert_eq!(
-        refusal(feed(images(10), 2).worker(world, 1).policy(AutoShardPolicy::File)),
+        refusal(by_file.share(JobWorker { world, number: 1 })),
         order(OrderError::TooFewFiles { files: 1, workers: 2 })
     );
     assert_eq!(
-        refusal(feed(images(10), 2).batch_size(6).last_batch(LastBatch::Drop)),
+        refusal(feed(images(10), 2).epochs(0).batch_size(6).last_batch(LastBatch::Drop)),
         FeedError::Config(ConfigError::NoSteps { records: 10, step_records: 12 })
     );
-    let said = refusal(feed(images(10), 2).ranks(1, 4).epochs(1)).to_string();
-    assert!(said.contains("leave them out, or use worker("), "{said}");
+    let said = refusal(feed(images(10), 2).share(Ranks { first: 1, of: 4 }).epochs(1)).to_string();
+    assert!(said.contains("leave them out, or use share(JobWorker {"), "{said}");
     assert_eq!(
-        refusal(feed(images(10), 2).ranks(1, 4).epochs(1)),
+        refusal(feed(images(10), 2).share(Ranks { first: 1, of: 4 }).epochs(1)),
         FeedError::Config(ConfigError::RanksInPlan { first: 1, of: 4 })
     );
-    let uneven = feed(images(10), 2).global_batch_size(5).assignment(Assignment::Caffe);
+    let uneven = feed(images(10), 2).epochs(0).batch_size(BatchSize::Global(5)).assignment(Assignment::Caffe);
     assert_eq!(refusal(uneven), order(OrderError::UnevenBatch { records: 5, replicas: 2 }));
 }
 
@@ -398,16 +409,35 @@ fn a_source_that_has_fewer_records_than_it_said_is_an_error() {
 }
 
 #[test]
+fn of_two_lengths_the_one_that_is_set_last_counts() {
+    let schedule = |feed: FeedBuilder| (feed.spec().schedule.epochs, feed.spec().schedule.once);
+    let feed = || feed(images(7), 1);
+    assert_eq!(schedule(feed()), schedule(feed().epochs(Epochs::default())));
+    assert_eq!(schedule(feed().epochs(2).epochs(Epochs::RoundRobin)), (None, false));
+    assert_eq!(schedule(feed().epochs(2).epochs(Epochs::OnePass)), (None, true));
+    assert_eq!(schedule(feed().epochs(Epochs::OnePass).epochs(Epochs::RoundRobin)), (None, false));
+    assert_eq!(schedule(feed().epochs(Epochs::OnePass).epochs(Epochs::Number(2))), (Some(2), false));
+    assert_eq!(schedule(feed().epochs(3).epochs(0)), (Some(0), false));
+}
+
+/// Plain data can say both.
+#[test]
 fn one_pass_and_another_number_of_epochs_contradict_each_other() {
+    let of_spec = |epochs| {
+        let mut spec = feed(images(7), 1).spec().clone();
+        (spec.schedule.once, spec.schedule.epochs) = (true, Some(epochs));
+        FeedBuilder::from(spec).source(images(7))
+    };
     for epochs in [0, 2] {
-        for feed in [feed(images(7), 1).once().epochs(epochs), feed(images(7), 1).epochs(epochs).once()] {
-            let error = feed.build().unwrap_err();
-            assert_eq!(error, FeedError::Config(ConfigError::OnceAndEpochs { epochs }));
-        }
+        let error = of_spec(epochs).build().unwrap_err();
+        assert_eq!(error, FeedError::Config(ConfigError::OnceAndEpochs { epochs }));
     }
-    must_end("one pass, said twice", || {
-        let mut feed = feed(images(7), 1).once().epochs(1).build().unwrap();
-        assert_eq!(feed.steps().map(|step| step.unwrap()[0].len()).sum::<usize>(), 7);
+    must_end("one pass, said twice", move || {
+        for feed in [of_spec(1), of_spec(1).shuffle(Shuffle::Global).last_batch(LastBatch::Keep)] {
+            let mut feed = feed.build().unwrap();
+            assert!(feed.plan().is_some());
+            assert_eq!(feed.steps().map(|step| step.unwrap()[0].len()).sum::<usize>(), 7);
+        }
     });
 }
 
@@ -444,7 +474,12 @@ fn epoch_of(feed: &mut Feed, batches: usize) -> Vec<u64> {
 fn a_single_pass_of_a_share_comes_again() {
     must_end("a rank's passes", || {
         for rank in 0..3 {
-            let mut feed = feed(images(21), 1).once().ranks(rank, 3).batch_size(2).build().unwrap();
+            let mut feed = feed(images(21), 1)
+                .epochs(Epochs::OnePass)
+                .share(Ranks { first: rank, of: 3 })
+                .batch_size(2)
+                .build()
+                .unwrap();
             let due: Vec<u64> = (rank as u64..21).step_by(3).collect();
             // Whether or not its end is seen.
             for taken in [4, 4, usize::MAX, 4, usize::MAX, usize::MAX] {
@@ -454,7 +489,8 @@ fn a_single_pass_of_a_share_comes_again() {
             assert_eq!(epoch_of(&mut feed, 1), due[6..], "what was left");
         }
         // A rank beyond the records has none, each time.
-        let mut none = feed(images(2), 1).once().ranks(2, 3).build().unwrap();
+        let mut none =
+            feed(images(2), 1).epochs(Epochs::OnePass).share(Ranks { first: 2, of: 3 }).build().unwrap();
         for _round in 0..3 {
             assert!(epoch_of(&mut none, usize::MAX).is_empty());
         }
@@ -477,8 +513,8 @@ fn a_single_pass_comes_again_whatever_is_known_of_its_records() {
             Joined::new(one).and(other)
         };
         assert_eq!(joined().records(), None, "or this tests nothing");
-        let raw = || Feed::builder().decoder(percolator::RawBytes::fixed()).registry(&Registry::new()).once();
-        let of_both = paths.iter().fold(raw(), |feed, path| feed.and_tfrecord(path));
+        let raw = || Feed::builder().decoder(percolator::RawBytes::fixed()).epochs(Epochs::OnePass);
+        let of_both = paths.iter().fold(raw(), |feed, path| feed.tfrecord(path));
         for (feed, records) in [(raw().tfrecord(&paths[1]), 7), (of_both, 12), (raw().source(joined()), 12)] {
             let due: Vec<u64> = (0..records).collect();
             for size in [2, 3, 12] {
@@ -495,7 +531,7 @@ fn a_single_pass_comes_again_whatever_is_known_of_its_records() {
 #[test]
 fn an_epoch_after_a_resume_or_a_seek_is_the_rest_or_the_next() {
     must_end("epochs of feeds that resumed", || {
-        for describe in [|| feed(images(8), 1).once(), || feed(images(8), 1).epochs(1)] {
+        for describe in [|| feed(images(8), 1).epochs(Epochs::OnePass), || feed(images(8), 1).epochs(1)] {
             let describe = || describe().batch_size(2);
             for behind in 0..=4 {
                 let due: Vec<u64> = (2 * behind as u64..8).collect();

@@ -14,8 +14,8 @@ use percolator::decoder::{RecordCause, WorkerSetup};
 use percolator::feed::ConfigError;
 use percolator::source::{FnSource, Record, SourceError};
 use percolator::{
-    DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, Field, LastBatch, RawBytes, RecordDecoder,
-    Row, Shuffle, Tokens, Transform,
+    DecodeFailure, Device, Dtype, Epochs, Feed, FeedBuilder, FeedError, Field, LastBatch, RawBytes,
+    RecordDecoder, Row, Shuffle, Tokens, Transform,
 };
 
 use crate::common::process::must_end;
@@ -59,7 +59,7 @@ fn decode(record: &Record<'_>, row: &mut Row<'_>) -> Decoded {
 }
 
 fn feed() -> FeedBuilder {
-    Feed::builder().source(source()).fields(fields()).decode(decode).batch_size(4)
+    Feed::builder().source(source()).decode(fields(), decode).batch_size(4)
 }
 
 /// What a feed of one device delivers, by record.
@@ -134,7 +134,7 @@ fn an_epoch_comes_again_and_a_feed_is_its_batches() {
         let names = |batch: Result<percolator::Batch, FeedError>| batch.unwrap().records().to_vec();
         let whole: Vec<_> = feed().epochs(1).build().unwrap().into_iter().map(names).collect();
         assert_eq!(whole.concat().len(), usize::try_from(RECORDS).unwrap());
-        for of in [feed().epochs(1), feed().once()] {
+        for of in [feed().epochs(1), feed().epochs(Epochs::OnePass)] {
             let mut feed = of.build().unwrap();
             for round in 0..3 {
                 let epoch: Vec<_> = feed.epoch().unwrap().map(names).collect();
@@ -142,7 +142,7 @@ fn an_epoch_comes_again_and_a_feed_is_its_batches() {
             }
         }
         // Whether or not its end was seen.
-        let mut once = feed().once().build().unwrap();
+        let mut once = feed().epochs(Epochs::OnePass).build().unwrap();
         for _round in 0..2 {
             assert_eq!(once.epoch().unwrap().take(6).filter(Result::is_ok).count(), 6);
         }
@@ -194,7 +194,7 @@ fn but_the_seventh(
         7 => bad(record, row),
         _ => decode(record, row),
     };
-    Feed::builder().source(source()).fields(fields()).decode(decode).batch_size(4).epochs(1)
+    Feed::builder().source(source()).decode(fields(), decode).batch_size(4).epochs(1)
 }
 
 #[test]
@@ -255,11 +255,8 @@ fn sources_of_functions_say_what_is_wrong_with_them() {
 fn what_cannot_be_decoded_so_is_refused_when_the_feed_is_built() {
     let build = |feed: FeedBuilder| feed.build().map(drop).unwrap_err();
     let over = || Feed::builder().source(source());
-    let half = |given, missing| FeedError::Config(ConfigError::IncompleteDecoder { given, missing });
-    assert_eq!(build(over().fields(fields())), half("fields", "decode"));
-    assert_eq!(build(over().decode(decode)), half("decode", "fields"));
-    let both = over().decoder(RawBytes::fixed()).fields(fields());
-    let (one, other) = (".decoder(...)", ".fields(...)");
+    let both = over().decoder(RawBytes::fixed()).decode(fields(), decode);
+    let (one, other) = (".decoder(...)", ".decode(...)");
     assert_eq!(build(both), FeedError::Config(ConfigError::TwoDecoders { one, other }));
     for (option, feed) in [
         ("transform", feed().transform(Transform::new().crop(1))),
@@ -268,12 +265,12 @@ fn what_cannot_be_decoded_so_is_refused_when_the_feed_is_built() {
     ] {
         assert_eq!(build(feed), FeedError::Config(ConfigError::ImageOption { option }));
     }
-    let twice = over().fields([Field::scalar("a", Dtype::I8), Field::scalar("a", Dtype::I8)]).decode(decode);
+    let twice = over().decode([Field::scalar("a", Dtype::I8), Field::scalar("a", Dtype::I8)], decode);
     let error = FieldsError::Twice { field: "a".to_owned() };
     assert_eq!(build(twice), FeedError::Config(ConfigError::Fields(error)));
     let image = over().dtype(Dtype::I64);
     assert!(build(image).to_string().contains("no image has elements of i64"));
-    let large = over().fields([Field::new("a", Dtype::I64, [usize::MAX / 64])]).decode(decode).batch_size(9);
+    let large = over().decode([Field::new("a", Dtype::I64, [usize::MAX / 64])], decode).batch_size(9);
     assert!(matches!(build(large), FeedError::Config(ConfigError::BatchTooLarge { .. })));
 }
 
@@ -461,7 +458,7 @@ fn a_batch_without_labels_or_lengths_says_so_and_names_its_fields() {
         row.set("label_f32", 0_i64)?;
         Ok(())
     };
-    let feed = Feed::builder().source(source()).fields(field(Dtype::I64)).decode(zeros);
+    let feed = Feed::builder().source(source()).decode(field(Dtype::I64), zeros);
     let batch = feed.build().unwrap().into_iter().next().unwrap().unwrap();
     let of_type = |wanted, field: &str| FieldError::Dtype { field: field.into(), found: Dtype::I64, wanted };
     assert_eq!(batch.labels().unwrap_err(), of_type(Dtype::I32, "label"));

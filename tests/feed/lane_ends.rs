@@ -12,7 +12,7 @@ use percolator::order::Block;
 use percolator::reader::ReaderError;
 use percolator::record::{RecordId, StepId};
 use percolator::source::{FnSource, SourceError};
-use percolator::{Device, Feed, FeedBuilder, FeedError, Lane, Shuffle};
+use percolator::{Device, Epochs, Feed, FeedBuilder, FeedError, Lane, Shuffle};
 use percolator_chaos::{Chaos, Fault as Fail};
 use proptest::prelude::*;
 
@@ -62,7 +62,7 @@ fn made(records: u64, faulty: &BTreeSet<u64>, fault: Fault) -> FeedBuilder {
                     false => Ok(()),
                 }
             });
-            Feed::builder().source(source).fields(fields()).decode(decode)
+            Feed::builder().source(source).decode(fields(), decode)
         }
     }
 }
@@ -70,7 +70,7 @@ fn made(records: u64, faulty: &BTreeSet<u64>, fault: Fault) -> FeedBuilder {
 fn ordered(builder: FeedBuilder, order: Order, lanes: usize) -> FeedBuilder {
     let builder = builder.devices((0..lanes).map(Device::host));
     match order {
-        Order::RoundRobin => builder.once(),
+        Order::RoundRobin => builder.epochs(Epochs::OnePass),
         Order::Plan => builder.epochs(1),
         Order::Shuffled => builder.epochs(1).shuffle(Shuffle::Global).seed(7),
         Order::Blocks => {

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use percolator::feed::TryNext;
-use percolator::reader::Registry;
 use percolator::record::RecordId;
 use percolator::{Batch, Device, Feed, FeedBuilder, FeedError, Lane};
 
@@ -22,7 +21,7 @@ pub(crate) fn images(name: &str, count: usize) -> MemorySource {
 }
 
 pub(crate) fn over(source: MemorySource) -> FeedBuilder {
-    Feed::builder().source(source).registry(&Registry::new()).threads(2)
+    Feed::builder().source(source).threads(2)
 }
 
 pub(crate) fn hosts(count: usize) -> Vec<Device> {

@@ -6,13 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use percolator::reader::Registry;
 use percolator::record::RecordId;
 use percolator::source::{
     Access, Cursor, Entry, Joined, Lmdb, Run, Source, SourceError, TfRecord, VerifiesLater,
 };
 use percolator::tfrecord::{Compression, TfRecordWriter};
-use percolator::{Device, Feed, FeedBuilder, LastBatch, RawBytes, Shuffle};
+use percolator::{Device, Epochs, Feed, FeedBuilder, LastBatch, RawBytes, Shuffle};
 
 use crate::common;
 use crate::common::source::MemorySource;
@@ -59,7 +58,7 @@ impl Cursor for ForwardingCursor {
 }
 
 fn feed(source: impl Source + 'static) -> FeedBuilder {
-    Feed::builder().source(source).registry(&Registry::new()).decoder(RawBytes::fixed()).once()
+    Feed::builder().source(source).decoder(RawBytes::fixed()).epochs(Epochs::OnePass)
 }
 
 /// Cursors may hand large values over together with their buffers. This wrapper does not.
@@ -245,7 +244,7 @@ impl Source for FirstByPosition {
 #[test]
 fn a_source_that_states_another_number_of_records_than_it_has_is_an_error() {
     let run = |source: Box<dyn Fn() -> FeedBuilder>, last, shuffled, lanes: usize| {
-        let feed = source().registry(&Registry::new()).decoder(RawBytes::fixed()).batch_size(3);
+        let feed = source().decoder(RawBytes::fixed()).batch_size(3);
         let feed = if shuffled { feed.shuffle(Shuffle::Global) } else { feed };
         let feed = feed.devices((0..lanes).map(Device::host)).last_batch(last).epochs(2).receipts(true);
         let mut feed = feed.build().unwrap();

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, Once};
 
-use percolator::reader::{ReaderError, Registry};
+use percolator::reader::ReaderError;
 use percolator::{Device, Feed, FeedBuilder, FeedError};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -101,7 +101,7 @@ impl Subscriber for Panicking {
 fn over(source: MemorySource) -> FeedBuilder {
     static SUBSCRIBED: Once = Once::new();
     SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Panicking).unwrap());
-    Feed::builder().source(source).registry(&Registry::new())
+    Feed::builder().source(source)
 }
 
 #[test]

@@ -9,15 +9,16 @@ use std::path::Path;
 use percolator::batch::Field;
 use percolator::decoder::Decoded;
 use percolator::feed::ConfigError;
-use percolator::order::{Assignment, AutoShardPolicy, BatchSize, Job, OrderError, Plan, World};
-use percolator::reader::Registry;
+use percolator::order::{
+    Assignment, AutoShardPolicy, BatchSize, Job, JobWorker, OrderError, Plan, Ranks, World,
+};
 use percolator::record::{RecordId, StepEnd, StepId};
 use percolator::snapshot::SnapshotError;
 use percolator::source::{Cursor, FnSource, Record, Source, SourceError};
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::{
-    BadRecords, Batch, DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Row, Shuffle,
-    Snapshot,
+    BadRecords, Batch, DecodeFailure, Device, Dtype, Epochs, Feed, FeedBuilder, FeedError, LastBatch, Row,
+    Shuffle, Snapshot,
 };
 use proptest::prelude::*;
 
@@ -150,7 +151,7 @@ impl Options {
 
     /// The feed's sources.
     fn sources(&self, folder: &Path) -> FeedBuilder {
-        let mut feed = Feed::builder().registry(&Registry::new());
+        let mut feed = Feed::builder();
         let mut first = 0;
         for (number, &records) in self.files.iter().enumerate() {
             let name = format!("file {number}");
@@ -161,9 +162,9 @@ impl Options {
                 MemorySource::new(&name, records)
             };
             feed = match self.kind {
-                Kind::Counted => feed.and_source(memory(values.collect())),
-                Kind::Uncounted => feed.and_source(Uncounted(memory(values.collect()))),
-                Kind::Seekable => feed.and_source(FnSource::new(name, records, move |position, value| {
+                Kind::Counted => feed.source(memory(values.collect())),
+                Kind::Uncounted => feed.source(Uncounted(memory(values.collect()))),
+                Kind::Seekable => feed.source(FnSource::new(name, records, move |position, value| {
                     value.push(u8::try_from(first + position).unwrap());
                     Ok(())
                 })),
@@ -172,7 +173,7 @@ impl Options {
                     let mut writer = TfRecordWriter::create(&path, Compression::Plain).unwrap();
                     values.for_each(|value| writer.write(&value).unwrap());
                     writer.finish().unwrap();
-                    feed.and_tfrecord(path)
+                    feed.tfrecord(path)
                 }
             };
             first += records;
@@ -189,7 +190,7 @@ impl Options {
                 index => Ok(row.set(0, index)?),
             }
         };
-        let feed = sources.clone().fields([Field::scalar("index", Dtype::U8)]).decode(decode);
+        let feed = sources.clone().decode([Field::scalar("index", Dtype::U8)], decode);
         let mut feed = feed.devices((0..place.lanes).map(Device::host)).seed(self.seed);
         feed = feed.threads(self.threads).prefetch(self.prefetch);
         if skips_bad {
@@ -197,22 +198,19 @@ impl Options {
         }
         let size = usize::try_from(place.size).unwrap();
         if !self.is_planned {
-            let feed = feed.ranks(place.own().start, place.replicas()).batch_size(size);
-            return if self.epochs == 1 { feed.once() } else { feed };
+            let feed = feed.share(Ranks { first: place.own().start, of: place.replicas() }).batch_size(size);
+            return if self.epochs == 1 { feed.epochs(Epochs::OnePass) } else { feed };
         }
         let world = World::new(place.workers, place.replicas()).unwrap();
-        feed = feed.worker(world, place.number).policy(AutoShardPolicy::Data).mix(self.weights.clone());
-        feed = feed.shuffle(self.shuffle).last_batch(self.last).epochs(self.epochs);
-        if self.epochs == 1 {
-            feed = feed.once();
-        }
+        feed = feed.share(JobWorker { world, number: place.number }).policy(AutoShardPolicy::Data);
+        feed = feed.shuffle(self.shuffle).mix(self.weights.clone()).last_batch(self.last).epochs(self.epochs);
         if self.is_caffe {
             feed = feed.assignment(Assignment::Caffe);
         }
         match (place.is_global, self.is_caffe) {
             (false, _) => feed.batch_size(size),
-            (true, false) => feed.global_batch_size(size),
-            (true, true) => feed.global_batch_size(size * place.replicas()),
+            (true, false) => feed.batch_size(BatchSize::Global(place.size)),
+            (true, true) => feed.batch_size(BatchSize::Global(place.size * place.replicas() as u64)),
         }
     }
 }

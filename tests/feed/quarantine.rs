@@ -120,15 +120,15 @@ fn run(role: &str) {
         to.extend(data.value(number));
         Ok(())
     });
-    let feed = Feed::builder().source(source).fields([Field::scalar("number", Dtype::I64)]);
-    let feed = feed.decode(|record, row| -> Decoded {
+    let number = Field::scalar("number", Dtype::I64);
+    let feed = Feed::builder().source(source).decode([number], |record, row| -> Decoded {
         let number = i64::from_le_bytes(*record.value.first_chunk().unwrap());
         if number % 2 == 1 {
             return Err(DecodeFailure::new("it is odd"));
         }
         Ok(row.set(0, number)?)
     });
-    let feed = feed.shuffle(Shuffle::Global).seed(seed.parse().unwrap()).epochs(1);
+    let feed = feed.shuffle(Shuffle::Global).seed(seed.parse::<u64>().unwrap()).epochs(1);
     let feed = feed.batch_size(3).prefetch(2).threads(3);
     let policy = BadRecords::skip().at_most_rate(1.0).quarantine(file);
     let mut feed = feed.bad_records(policy).build().unwrap();

@@ -3,16 +3,21 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use percolator::decoder::Decoded;
-use percolator::example::ExampleImage;
-use percolator::feed::ConfigError;
+use percolator::example::ExampleFields;
+use percolator::feed::{ConfigError, SourceSpec};
+use percolator::order::{Assignment, AutoShardPolicy, JobWorker, Ranks, ShuffleSpec, World};
 use percolator::reader::ReaderError;
-use percolator::source::Record;
+use percolator::source::{Matching, Record};
 use percolator::{
-    BadRecords, Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, Field, RawBytes, Row,
+    BadRecords, Device, DeviceError, Dtype, Epochs, Feed, FeedBuilder, FeedError, Field, LastBatch, RawBytes,
+    Row, Shuffle, Target,
 };
 
 use crate::common::source::MemorySource;
 use crate::lanes::{hosts, images, over};
+
+/// An option of a feed.
+type Sets = fn(FeedBuilder) -> FeedBuilder;
 
 #[test]
 fn the_budget_is_a_limit() {
@@ -82,7 +87,7 @@ fn a_rank_that_the_job_does_not_have_is_refused() {
     let error = Feed::builder()
         .source(MemorySource::images("ranks", 7, 1, 2, 2))
         .devices([Device::host(0), Device::host(1)])
-        .ranks(2, 3)
+        .share(Ranks { first: 2, of: 3 })
         .build()
         .unwrap_err();
     assert_eq!(error.to_string(), "there is no rank 3 in a job of 3: ranks are counted from 0");
@@ -91,64 +96,31 @@ fn a_rank_that_the_job_does_not_have_is_refused() {
 /// Of two options that exclude each other, none is dropped in silence, in either order.
 #[test]
 fn an_option_that_would_drop_another_is_refused_with_both_names() {
-    type Option = (&'static str, fn(FeedBuilder) -> FeedBuilder);
-
     fn decode(_: &Record<'_>, _: &mut Row<'_>) -> Decoded {
         Ok(())
     }
-    let sources: [Option; 5] = [
-        ("the LMDB a", |feed| feed.lmdb("a")),
-        ("the LMDB b", |feed| feed.lmdb_named("b", "train")),
-        ("the LevelDB c", |feed| feed.leveldb("c")),
-        ("the TFRecord files d", |feed| feed.tfrecord("d")),
-        ("the source memory/e", |feed| feed.source(images("e", 3))),
-    ];
-    let joined: [Option; 5] = [
-        (".and_lmdb(", |feed| feed.and_lmdb("a")),
-        (".and_lmdb_named(", |feed| feed.and_lmdb_named("b", "train")),
-        (".and_leveldb(", |feed| feed.and_leveldb("c")),
-        (".and_tfrecord(", |feed| feed.and_tfrecord("d")),
-        (".and_source(", |feed| feed.and_source(images("e", 3))),
-    ];
-    for (first, set_first) in sources.into_iter() {
-        for ((second, set_second), (join, _)) in sources.into_iter().zip(joined) {
-            let error = set_second(set_first(Feed::builder())).build().unwrap_err();
-            assert!(matches!(error, FeedError::Config(ConfigError::SourceReplaced { .. })), "{error}");
-            let said = error.to_string();
-            assert!([first, second, join].iter().all(|part| said.contains(part)), "{said}");
-        }
-    }
-    // What joined the first one would be dropped with it.
-    for (_, join) in joined {
-        let error = join(Feed::builder().lmdb("first")).lmdb("last").build().unwrap_err();
-        assert!(
-            error.to_string().contains("the LMDB last are each set as the feed's only source"),
-            "{error}"
-        );
-    }
-
-    let decoders: [Option; 5] = [
+    let decoders: [(&'static str, Sets); 3] = [
         (".decoder(...)", |feed| feed.decoder(RawBytes::fixed())),
-        (".fields(...)", |feed| feed.fields([Field::scalar("x", Dtype::F32)])),
-        (".decode(...)", |feed| feed.decode(decode)),
-        (".example(...)", |feed| feed.example("x:f32".parse().unwrap())),
-        (".example_image(...)", |feed| feed.example_image(ExampleImage::encoded("image"))),
+        (".decode(...)", |feed| feed.decode([Field::scalar("x", Dtype::F32)], decode)),
+        (".example(...)", |feed| feed.example("x:f32".parse::<ExampleFields>().unwrap())),
     ];
-    for (first, (one, set_one)) in decoders.into_iter().enumerate() {
-        for (second, (other, set_other)) in decoders.into_iter().enumerate() {
-            // The closure and its fields go together, and an Example's image and its other fields.
-            let kind = |number: usize| number.div_ceil(2);
+    for (one, set_one) in decoders {
+        for (other, set_other) in decoders {
             let built = set_other(set_one(over(images("decoders", 3)))).build();
             let is_refused =
                 built.is_err_and(|error| error == FeedError::Config(ConfigError::TwoDecoders { one, other }));
-            assert_eq!(is_refused, kind(first) != kind(second), "{one} and {other}");
+            assert_eq!(is_refused, one != other, "{one} and {other}");
         }
     }
 
-    // What a program has attached, and nothing names.
-    let spare = over(images("named", 3)).attach_source(images("spare", 3)).build().unwrap_err();
-    assert!(matches!(&spare, FeedError::Config(ConfigError::AttachedTooMany { .. })), "{spare}");
-    assert!(spare.to_string().contains("memory/spare was attached with .attach_source(...)"), "{spare}");
+    // What a program has attached, and the target does not name.
+    let spare = || images("spare", 3);
+    let paired = Target::paired(images("masks", 3), Matching::Keys);
+    for target in [paired.source(spare()), Target::float_data().source(spare())] {
+        let error = over(images("named", 3)).target(target).build().unwrap_err();
+        assert!(matches!(&error, FeedError::Config(ConfigError::AttachedTooMany { .. })), "{error}");
+        assert!(error.to_string().contains("memory/spare was attached with Target::source(...)"), "{error}");
+    }
 
     // Limits of what never happens.
     for policy in [BadRecords::fail().at_most(3), BadRecords::fail().at_most_rate(0.5)] {
@@ -158,11 +130,100 @@ fn an_option_that_would_drop_another_is_refused_with_both_names() {
 }
 
 #[test]
-fn the_source_of_a_spec_may_be_replaced() {
-    let spec = Feed::builder().lmdb("of the spec").spec().clone();
+fn what_only_a_plan_has_needs_epochs() {
+    let options: [(&'static str, Sets); 7] = [
+        ("shuffle(...)", |feed| feed.shuffle(Shuffle::Global)),
+        ("shuffle(...)", |feed| feed.shuffle(ShuffleSpec::WindowsOfBytes(1 << 20))),
+        ("mix(...)", |feed| feed.mix([1, 2])),
+        ("last_batch(...)", |feed| feed.last_batch(LastBatch::Drop)),
+        ("assignment(...)", |feed| feed.assignment(Assignment::Caffe)),
+        ("policy(...)", |feed| feed.policy(AutoShardPolicy::Data)),
+        ("share(JobWorker { .. })", |feed| feed.share(JobWorker { world: World::ALONE, number: 0 })),
+    ];
+    let orders = [
+        (Epochs::RoundRobin, "the feed deals in Caffe's round-robin order, which has none"),
+        (Epochs::OnePass, "Epochs::OnePass delivers one pass in Caffe's order, which has none"),
+    ];
+    for (option, set) in options {
+        for (order, why) in orders {
+            // Before anything is opened.
+            let error = set(Feed::builder().lmdb("nowhere")).epochs(order).build().unwrap_err();
+            assert_eq!(error, FeedError::Config(ConfigError::NeedsEpochs { option, order }));
+            let said = format!("{option} needs epochs, and {why}: set .epochs(n), or .epochs(0) for no end");
+            assert_eq!(error.to_string(), said);
+            // Whoever says it in plain data is told the same.
+            let spec = set(Feed::builder().lmdb("nowhere").epochs(order)).spec().clone();
+            assert_eq!(FeedBuilder::from(spec).build().unwrap_err(), error);
+        }
+        for epochs in [0, 2] {
+            let feed = set(over(images("planned", 9)).source(images("joined", 9))).epochs(epochs);
+            assert!(feed.build().unwrap().plan().is_some(), "{option}");
+        }
+    }
+    // Neither has a plan by itself.
+    for epochs in [Epochs::RoundRobin, Epochs::OnePass] {
+        assert!(over(images("dealt", 9)).epochs(epochs).build().unwrap().plan().is_none());
+    }
+}
+
+#[test]
+fn sources_add_up() {
+    let named = SourceSpec::Lmdb { path: "b".into(), name: Some("train".into()) };
+    let sources: [(SourceSpec, Sets); 5] = [
+        (SourceSpec::lmdb("a"), |feed| feed.lmdb("a")),
+        (named, |feed| feed.data(SourceSpec::Lmdb { path: "b".into(), name: Some("train".into()) })),
+        (SourceSpec::leveldb("c"), |feed| feed.leveldb("c")),
+        (SourceSpec::tfrecord("d"), |feed| feed.tfrecord("d")),
+        (SourceSpec::Attached { path: "memory/e".into() }, |feed| feed.source(images("e", 3))),
+    ];
+    for (first, add_first) in &sources {
+        for (second, add_second) in &sources {
+            let feed = add_second(add_first(Feed::builder()));
+            assert_eq!(feed.spec().sources, [first.clone(), second.clone()]);
+        }
+    }
+    let joined = over(images("one", 3)).source(images("other", 4)).source(images("last", 5));
+    assert_eq!(records(joined), 12);
+}
+
+/// The number of records that one pass delivers.
+fn records(feed: FeedBuilder) -> usize {
+    let feed = feed.epochs(Epochs::OnePass).build().unwrap();
+    feed.into_iter().map(|batch| batch.unwrap().len()).sum()
+}
+
+#[test]
+fn the_sources_of_a_spec_may_be_replaced() {
+    let spec = Feed::builder().lmdb("of the spec").leveldb("of the spec too").spec().clone();
     let feed = FeedBuilder::from(spec.clone()).source(images("of the program", 3));
     assert_eq!(feed.spec().sources.len(), 1);
-    feed.build().unwrap();
-    let joined = FeedBuilder::from(spec).and_lmdb("another");
-    assert_eq!(joined.spec().sources.len(), 2);
+    assert_eq!(records(feed), 3);
+    let several = FeedBuilder::from(spec).lmdb("another").tfrecord("more");
+    assert_eq!(several.spec().sources, [SourceSpec::lmdb("another"), SourceSpec::tfrecord("more")]);
+    // Those that it only names as well.
+    let spec = over(images("one", 3)).source(images("other", 4)).spec().clone();
+    let replaced = FeedBuilder::from(spec).lmdb("another").source(images("more", 5));
+    let attached = SourceSpec::Attached { path: "memory/more".into() };
+    assert_eq!(replaced.spec().sources, [SourceSpec::lmdb("another"), attached]);
+}
+
+#[test]
+fn sources_that_a_spec_only_names_are_attached_one_by_one() {
+    let spec = over(images("one", 3)).source(images("other", 4)).spec().clone();
+    let begun = FeedBuilder::from(spec.clone()).source(images("one", 3));
+    let error = begun.clone().build().unwrap_err();
+    let missing = ConfigError::NotAttached {
+        what: "source",
+        name: Some("memory/other".to_owned()),
+        method: ".source(...)",
+    };
+    assert_eq!(error, FeedError::Config(missing));
+    let whole = begun.source(images("other", 4));
+    assert_eq!(whole.spec(), &spec);
+    assert_eq!(records(whole.clone()), 7);
+    // Nothing is left to be attached: one more is added.
+    let more = whole.source(images("more", 5));
+    assert_eq!(more.spec().sources[..2], spec.sources);
+    assert_eq!(more.spec().sources[2], SourceSpec::Attached { path: "memory/more".into() });
+    assert_eq!(records(more), 12);
 }

@@ -10,16 +10,15 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use percolator::feed::{ConfigError, Sizing};
-use percolator::reader::Registry;
 use percolator::record::RecordId;
 use percolator::source::{Cursor, Entry, Source, SourceError};
-use percolator::{Device, Feed, FeedBuilder, FeedError, Stats};
+use percolator::{Device, Epochs, Feed, FeedBuilder, FeedError, Stats};
 
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
 
 fn over(source: impl Source + 'static) -> FeedBuilder {
-    Feed::builder().source(source).registry(&Registry::new()).batch_size(8)
+    Feed::builder().source(source).batch_size(8)
 }
 
 fn images(name: &str, count: usize) -> MemorySource {
@@ -48,7 +47,7 @@ fn what_is_said_is_kept_and_what_is_not_is_chosen() {
 
 #[test]
 fn a_memory_limit_is_kept_by_fewer_batches_then_fewer_threads_and_what_cannot_be_is_an_error() {
-    let build = |limit| over(images("limited", 100)).memory_limit(limit).once().build();
+    let build = |limit| over(images("limited", 100)).memory_limit(limit).epochs(Epochs::OnePass).build();
     let plenty = build(usize::MAX).unwrap();
     let mut needed = plenty.memory_budget().total_bytes();
     let mut sizing = plenty.sizing();

@@ -7,7 +7,9 @@ use percolator::feed::{ConfigError, FeedSpec, Receipts, Seed, SourceSpec, Target
 use percolator::order::{BatchSize, JobWorker, Ranks, ShuffleSpec, World};
 use percolator::source::{Lmdb, Matching};
 use percolator::transform::CaffeEra;
-use percolator::{Device, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Target, Transform};
+use percolator::{
+    Device, Dtype, Epochs, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Target, Transform,
+};
 
 use crate::common::log::Log;
 
@@ -48,22 +50,22 @@ fn described() -> FeedBuilder {
 fn a_spec_has_what_a_builder_sets() {
     let builder = Feed::builder()
         .lmdb("first")
-        .and_lmdb_named("second", "name")
-        .and_leveldb("third")
+        .data(SourceSpec::Lmdb { path: "second".into(), name: Some("name".into()) })
+        .leveldb("third")
         .root("/data")
         .layer("images")
-        .global_batch_size(12)
-        .caffe_random(5, CaffeEra::DataReader)
-        .shuffle_in_windows_of_bytes(1 << 20)
+        .batch_size(BatchSize::Global(12))
+        .seed(Seed::Caffe { seed: 5, era: CaffeEra::DataReader })
+        .shuffle(ShuffleSpec::WindowsOfBytes(1 << 20))
         .mix([1, 2, 3])
-        .worker(World::new(2, 4).unwrap(), 1)
-        .ranks(1, 3)
-        .once()
+        .epochs(6)
+        .share(Ranks { first: 1, of: 3 })
+        .share(JobWorker { world: World::new(2, 4).unwrap(), number: 1 })
         .devices([Device::host(0), Device::host(3)])
         .threads(2)
         .prefetch(3)
         .memory_limit(1 << 30)
-        .receipt_contents(true)
+        .receipts(Receipts::Contents)
         .give_up_after(None);
     let spec = builder.spec();
     assert_eq!(
@@ -79,16 +81,40 @@ fn a_spec_has_what_a_builder_sets() {
     assert_eq!(spec.seed, Seed::Caffe { seed: 5, era: CaffeEra::DataReader });
     let schedule = &spec.schedule;
     assert_eq!(schedule.shuffle, Some(ShuffleSpec::WindowsOfBytes(1 << 20)));
-    assert_eq!((&*schedule.mix, schedule.once, schedule.epochs), (&[1, 2, 3][..], true, None));
+    assert_eq!((&*schedule.mix, schedule.once, schedule.epochs), (&[1, 2, 3][..], false, Some(6)));
     assert_eq!(schedule.worker, Some(JobWorker { world: World::new(2, 4).unwrap(), number: 1 }));
-    assert_eq!(schedule.ranks, Some(Ranks { first: 1, of: 3 }));
+    assert_eq!(schedule.ranks, None);
     assert!(schedule.is_planned() && !FeedSpec::default().schedule.is_planned());
     assert_eq!(spec.devices, ["host:0", "host:3"]);
     assert_eq!((spec.threads, spec.prefetch, spec.memory_limit), (Some(2), Some(3), Some(1 << 30)));
     assert_eq!((spec.receipts, spec.give_up_after), (Receipts::Contents, None));
-    let positions = builder.clone().receipt_contents(false);
-    assert_eq!(positions.spec().receipts, Receipts::Positions);
-    assert_eq!(builder.receipts(false).spec().receipts, Receipts::Off);
+}
+
+#[test]
+fn what_is_set_last_counts_in_each_of_its_forms() {
+    let builder = Feed::builder().batch_size(BatchSize::Global(12)).batch_size(4);
+    assert_eq!(builder.spec().batch_size, BatchSize::PerReplica(4));
+    let builder = builder.batch_size(BatchSize::Global(12));
+    assert_eq!(builder.spec().batch_size, BatchSize::Global(12));
+
+    let caffe = Seed::Caffe { seed: 5, era: CaffeEra::Today };
+    assert_eq!(Feed::builder().seed(caffe).seed(7).spec().seed, Seed::Indexed(7));
+    assert_eq!(Feed::builder().seed(7).seed(caffe).spec().seed, caffe);
+
+    let builder = Feed::builder().shuffle(ShuffleSpec::WindowsOfBytes(1 << 20)).shuffle(Shuffle::Files);
+    assert_eq!(builder.spec().schedule.shuffle, Some(ShuffleSpec::By(Shuffle::Files)));
+
+    let worker = JobWorker { world: World::new(2, 4).unwrap(), number: 1 };
+    let ranks = Ranks { first: 1, of: 3 };
+    let shares = |feed: FeedBuilder| (feed.spec().schedule.worker, feed.spec().schedule.ranks);
+    assert_eq!(shares(Feed::builder().share(ranks).share(worker)), (Some(worker), None));
+    assert_eq!(shares(Feed::builder().share(worker).share(ranks)), (None, Some(ranks)));
+
+    let kept = |feed: FeedBuilder| feed.spec().receipts;
+    assert_eq!(kept(Feed::builder().receipts(true)), Receipts::Positions);
+    assert_eq!(kept(Feed::builder().receipts(Receipts::Contents).receipts(true)), Receipts::Positions);
+    assert_eq!(kept(Feed::builder().receipts(true).receipts(Receipts::Contents)), Receipts::Contents);
+    assert_eq!(kept(Feed::builder().receipts(Receipts::Contents).receipts(false)), Receipts::Off);
 }
 
 #[test]
@@ -120,16 +146,19 @@ fn what_would_run_is_known_before_it_runs() {
 #[test]
 fn what_was_attached_must_be_attached_again() {
     let source = || Lmdb::open(database("raw_lmdb")).unwrap();
-    let builder = Feed::builder().source(source()).and_lmdb(database("raw_lmdb")).batch_size(2).once();
+    let builder =
+        Feed::builder().source(source()).lmdb(database("raw_lmdb")).batch_size(2).epochs(Epochs::OnePass);
     let spec = builder.spec().clone();
     assert_eq!(spec.sources[0], SourceSpec::Attached { path: database("raw_lmdb") });
     let error = FeedBuilder::from(spec.clone()).build().unwrap_err();
-    let FeedError::Config(ConfigError::NotAttached { what: "source", name, .. }) = &error else {
+    let FeedError::Config(ConfigError::NotAttached { what: "source", name, method: ".source(...)" }) = &error
+    else {
         panic!("{error}");
     };
     assert_eq!(name.as_deref(), database("raw_lmdb").to_str());
-    // `source` replaces all sources that were named, so they are named again after it.
-    let again = FeedBuilder::from(spec).source(source()).and_lmdb(database("raw_lmdb"));
+    // The spec itself has the other one.
+    let again = FeedBuilder::from(spec).source(source());
+    assert_eq!(again.spec(), builder.spec());
     assert_eq!(delivered(again.build().unwrap()), delivered(builder.build().unwrap()));
 
     let paired = Feed::builder().lmdb("a").target(Target::paired(source(), Matching::Order));
@@ -137,12 +166,16 @@ fn what_was_attached_must_be_attached_again() {
     let sources = vec![SourceSpec::Attached { path: database("raw_lmdb") }];
     assert_eq!(target.from, TargetFrom::Paired { sources, matching: Matching::Order });
 
-    let paired =
-        Feed::builder().lmdb(database("raw_lmdb")).target(Target::paired(source(), Matching::Keys)).once();
+    let paired = Feed::builder()
+        .lmdb(database("raw_lmdb"))
+        .target(Target::paired(source(), Matching::Keys))
+        .epochs(Epochs::OnePass);
     let spec = paired.spec().clone();
     let error = FeedBuilder::from(spec.clone()).build().unwrap_err();
-    assert!(error.to_string().contains(".attach_target_source("), "{error}");
-    let again = FeedBuilder::from(spec).attach_target_source(source());
+    assert!(error.to_string().contains("Target::source("), "{error}");
+    let target = Target::from(spec.target.clone().unwrap()).source(source());
+    let again = FeedBuilder::from(spec).target(target);
+    assert_eq!(again.spec(), paired.spec());
     assert_eq!(delivered(again.build().unwrap()), delivered(paired.build().unwrap()));
 
     let decoded = Feed::builder().lmdb(database("raw_lmdb")).decoder(percolator::RawBytes::up_to(1 << 16));
@@ -190,9 +223,10 @@ fn what_is_ignored_in_a_nets_layer_is_logged_for_its_spec_too() {
 #[test]
 fn a_place_in_a_job_is_checked_before_anything_is_opened() {
     let nowhere = || Feed::builder().lmdb("nowhere").batch_size(2).epochs(1);
-    let error = nowhere().ranks(1, 4).build().unwrap_err();
+    let error = nowhere().share(Ranks { first: 1, of: 4 }).build().unwrap_err();
     assert!(matches!(error, FeedError::Config(ConfigError::RanksInPlan { .. })), "{error}");
-    let error = nowhere().worker(World::new(2, 4).unwrap(), 0).build().unwrap_err();
+    let error =
+        nowhere().share(JobWorker { world: World::new(2, 4).unwrap(), number: 0 }).build().unwrap_err();
     assert!(matches!(error, FeedError::Config(ConfigError::Replicas { devices: 1, .. })), "{error}");
 }
 
@@ -204,7 +238,10 @@ fn a_spec_is_written_and_read() {
         [0.5, 1.5],
     );
     let with_mean = Feed::builder().transform(Transform::new().mean_image(mean.unwrap()));
-    let several = Feed::builder().lmdb("a").and_leveldb("b").worker(World::new(2, 4).unwrap(), 1);
+    let several = Feed::builder()
+        .lmdb("a")
+        .leveldb("b")
+        .share(JobWorker { world: World::new(2, 4).unwrap(), number: 1 });
     for builder in [described(), with_mean, several, Feed::builder(), net_layer()] {
         let text = serde_json::to_string(builder.spec()).unwrap();
         assert_eq!(&serde_json::from_str::<FeedSpec>(&text).unwrap(), builder.spec(), "{text}");

@@ -7,8 +7,7 @@
 use std::time::Duration;
 
 use percolator::feed::{Bottleneck, TryNext};
-use percolator::reader::Registry;
-use percolator::{Device, Feed, FeedBuilder, FeedError, Lane, Stats};
+use percolator::{Device, Epochs, Feed, FeedBuilder, FeedError, Lane, Stats};
 use percolator_chaos::{Chaos, Fault};
 
 use crate::common::log::Log;
@@ -18,7 +17,7 @@ use crate::common::source::MemorySource;
 const SHORT: Duration = Duration::from_millis(20);
 
 fn feed(source: MemorySource) -> FeedBuilder {
-    Feed::builder().source(source).registry(&Registry::new()).threads(1).prefetch(2).warn_after(SHORT)
+    Feed::builder().source(source).threads(1).prefetch(2).warn_after(SHORT)
 }
 
 fn next(lane: &mut Lane) -> percolator::Batch {
@@ -292,7 +291,8 @@ fn a_lane_behind_its_sibling_is_told_which() {
 fn a_lane_whose_end_waits_for_its_sibling_is_told_which() {
     must_end("a lane that has ended, beside an idle one", || {
         let source = MemorySource::images("ending", 6, 1, 4, 4);
-        let mut feed = feed(source).devices([0, 1].map(Device::host)).once().build().unwrap();
+        let mut feed =
+            feed(source).devices([0, 1].map(Device::host)).epochs(Epochs::OnePass).build().unwrap();
         let mut lanes = feed.take_lanes().unwrap();
         let (idle, hungry) = (lanes.pop().unwrap(), lanes.pop().unwrap());
         let log = Log::default();
@@ -337,7 +337,11 @@ fn a_slow_consumer_is_blamed() {
 #[test]
 fn a_reader_that_is_through_is_not_blamed_and_time_stands_still_after_the_end() {
     must_end("a feed that is through", || {
-        let mut feed = feed(MemorySource::images("through", 4, 1, 4, 4)).prefetch(4).once().build().unwrap();
+        let mut feed = feed(MemorySource::images("through", 4, 1, 4, 4))
+            .prefetch(4)
+            .epochs(Epochs::OnePass)
+            .build()
+            .unwrap();
         let mut lane = feed.take_lanes().unwrap().remove(0);
         let mut work = 0_u64;
         for batch in lane.by_ref() {
@@ -360,7 +364,8 @@ fn a_reader_that_is_through_is_not_blamed_and_time_stands_still_after_the_end() 
 fn a_step_waits_for_all_its_lanes() {
     must_end("steps of a stalled source", || {
         let (source, mut stall) = MemorySource::images("steps", 40, 1, 4, 4).stall_at(30);
-        let mut feed = feed(source).devices((0..4).map(Device::host)).once().build().unwrap();
+        let mut feed =
+            feed(source).devices((0..4).map(Device::host)).epochs(Epochs::OnePass).build().unwrap();
         let log = Log::default();
         std::thread::scope(|scope| {
             let (log, feed) = (&log, &mut feed);
@@ -382,7 +387,11 @@ fn what_is_ready_counts_as_no_wait() {
     must_end("a lane whose consumer holds every batch of a pass", || {
         // Four batches and a ring of four: no batch has to be returned before the next can be begun, and the
         // end of the pass is still seen.
-        let mut feed = feed(MemorySource::images("ready", 4, 1, 4, 4)).prefetch(4).once().build().unwrap();
+        let mut feed = feed(MemorySource::images("ready", 4, 1, 4, 4))
+            .prefetch(4)
+            .epochs(Epochs::OnePass)
+            .build()
+            .unwrap();
         let mut lane = feed.take_lanes().unwrap().remove(0);
         let held: Vec<_> = lane.by_ref().map(Result::unwrap).collect();
         assert_eq!(held.len(), 4);
@@ -395,7 +404,8 @@ fn what_is_ready_counts_as_no_wait() {
 fn a_wait_may_end_early_and_takes_nothing() {
     must_end("waits with a time", || {
         let (source, mut stall) = MemorySource::images("interrupted", 10, 1, 4, 4).stall_at(3);
-        let mut feed = feed(source).devices([Device::host(0), Device::host(1)]).once().build().unwrap();
+        let mut feed =
+            feed(source).devices([Device::host(0), Device::host(1)]).epochs(Epochs::OnePass).build().unwrap();
         let log = Log::default();
         log.listen(|| {
             // Records 0 and 1 are the first step; lane 0 has record 2, and lane 1 waits for record 3.
@@ -421,7 +431,8 @@ fn an_error_of_one_lane_ends_a_wait_with_a_time_for_all() {
     must_end("a wait for a lane that stalls, beside one that failed", || {
         let (source, mut stall) = MemorySource::images("one failed", 10, 1, 4, 4).stall_at(5);
         let devices = [Device::host(0), Device::host(1)];
-        let mut feed = feed(source).devices(devices).give_up_after(SHORT).once().build().unwrap();
+        let mut feed =
+            feed(source).devices(devices).give_up_after(SHORT).epochs(Epochs::OnePass).build().unwrap();
         // All batches of lane 0 are held. Record 5 would be lane 1's next.
         let held: Vec<_> = (0..2).map(|_| feed.steps().next().unwrap().unwrap().remove(0)).collect();
         while !feed.steps().wait_timeout(Duration::from_millis(1)) {}

@@ -7,8 +7,9 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use futures_core::Stream as _;
+use percolator::feed::Building;
 use percolator::source::{FnSource, SourceError};
-use percolator::{Batch, Feed, FeedBuilder, FeedError, Lane, RawBytes};
+use percolator::{Batch, Epochs, Feed, FeedBuilder, FeedError, Lane, RawBytes};
 
 use crate::common::process::must_end;
 use crate::common::tasks::block_on;
@@ -25,14 +26,19 @@ fn feed(records: u64, bad: u64) -> FeedBuilder {
         value.extend(position.to_le_bytes());
         Ok(())
     });
-    Feed::builder().source(source).decoder(RawBytes::fixed()).batch_size(3).prefetch(2).once()
+    Feed::builder()
+        .source(source)
+        .decoder(RawBytes::fixed())
+        .batch_size(3)
+        .prefetch(2)
+        .epochs(Epochs::OnePass)
 }
 
 #[test]
 fn a_task_gets_every_batch_in_order_and_then_the_end() {
     must_end("a stream of 500 batches", || {
         let names = block_on(async {
-            let mut feed = feed(1_499, u64::MAX).build_in_background().await.unwrap();
+            let mut feed = Building::start(feed(1_499, u64::MAX)).await.unwrap();
             let mut lane = feed.take_lanes().unwrap().remove(0);
             let mut names = Vec::new();
             while let Some(batch) = next(&mut lane).await {
@@ -66,7 +72,7 @@ fn a_task_that_held_all_batches_is_woken_when_it_has_dropped_one() {
 fn a_task_hears_of_errors_once_and_of_what_cannot_be_built() {
     must_end("a source that breaks", || {
         block_on(async {
-            let mut feed = feed(30, 20).build_in_background().await.unwrap();
+            let mut feed = Building::start(feed(30, 20)).await.unwrap();
             let mut lane = feed.take_lanes().unwrap().remove(0);
             let mut seen = 0;
             let error = loop {
@@ -77,7 +83,7 @@ fn a_task_hears_of_errors_once_and_of_what_cannot_be_built() {
             };
             assert!(seen <= 20 && error.to_string().contains("it broke"), "{seen} {error}");
             assert!(next(&mut lane).await.is_none());
-            let refused = Feed::builder().build_in_background().await.map(drop);
+            let refused = Building::start(Feed::builder()).await.map(drop);
             assert!(matches!(refused, Err(FeedError::Config(_))));
         });
     });

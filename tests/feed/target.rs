@@ -6,21 +6,32 @@ use percolator::batch::{FieldError, ImageShape};
 use percolator::decoder::RecordCause;
 use percolator::feed::ConfigError;
 use percolator::net::NetState;
+use percolator::order::Ranks;
 use percolator::proto::Datum;
 use percolator::source::{Lmdb, Matching};
 use percolator::transform::CaffeEra;
-use percolator::{Batch, Device, Dtype, Feed, FeedBuilder, FeedError, Net, Phase, Target, Transform};
+use percolator::{
+    Batch, Device, Dtype, Epochs, Feed, FeedBuilder, FeedError, Net, Phase, Seed, Target, Transform,
+};
 use prost::Message as _;
 
 use crate::common::source::MemorySource;
 use crate::common::{datum, float_datum, image, key, write_images, write_lmdb};
 
 fn batches(builder: FeedBuilder) -> Vec<Batch> {
-    builder.once().build().unwrap().take_lanes().unwrap().remove(0).map(Result::unwrap).collect()
+    builder
+        .epochs(Epochs::OnePass)
+        .build()
+        .unwrap()
+        .take_lanes()
+        .unwrap()
+        .remove(0)
+        .map(Result::unwrap)
+        .collect()
 }
 
 fn failure(builder: FeedBuilder) -> FeedError {
-    match builder.once().build() {
+    match builder.epochs(Epochs::OnePass).build() {
         Err(error) => error,
         Ok(mut feed) => feed.take_lanes().unwrap().remove(0).find_map(Result::err).expect("the feed fails"),
     }
@@ -52,7 +63,7 @@ fn an_image_and_its_mask_are_cut_and_mirrored_alike() {
             .prefetch(13)
             .batch_size(4);
         if let Some(era) = era {
-            builder = builder.caffe_random(1701, era);
+            builder = builder.seed(Seed::Caffe { seed: 1701, era });
         }
         let mut seen = 0;
         for batch in batches(builder) {
@@ -106,7 +117,7 @@ fn two_layers_of_a_net_make_one_feed() {
     )
     .unwrap();
     let mut layers = Feed::layers_of(&net, &NetState::from(Phase::Train)).unwrap();
-    assert_eq!(layers.iter().map(FeedBuilder::layer_name).collect::<Vec<_>>(), ["images", "labels"]);
+    assert_eq!(layers.iter().map(|layer| &*layer.spec().layer).collect::<Vec<_>>(), ["images", "labels"]);
     let (labels, images) = (layers.remove(1), layers.remove(0));
     let feed = images.root(folder.path()).target(Target::from_feed(labels, Matching::Keys));
     let batches = batches(feed);
@@ -121,7 +132,7 @@ fn a_target_is_drawn_at_random_only_with_its_image() {
     let refused = |image: Transform, target: Transform, phase| {
         let target = Target::paired(masks(5), Matching::Keys).transform(target);
         let feed = Feed::builder().source(images(5)).transform(image).target(target).phase(phase);
-        match feed.once().build() {
+        match feed.epochs(Epochs::OnePass).build() {
             Err(FeedError::Config(error)) => Some(error),
             Err(other) => panic!("{other}"),
             Ok(_) => None,
@@ -164,7 +175,11 @@ fn pair_of(images: &str, targets: &str) -> Result<(), FeedError> {
     let mut layers = Feed::layers_of(&net, &NetState::from(Phase::Train)).unwrap();
     let (targets, images) = (layers.remove(1), layers.remove(0));
     let target = Target::from_feed(targets.root(folder.path()), Matching::Order);
-    let mut feed = images.root(folder.path()).target(target).caffe_random(7, CaffeEra::Today).build()?;
+    let mut feed = images
+        .root(folder.path())
+        .target(target)
+        .seed(Seed::Caffe { seed: 7, era: CaffeEra::Today })
+        .build()?;
     for batch in feed.take_lanes().unwrap().remove(0).take(9) {
         batch?;
     }
@@ -236,9 +251,9 @@ fn the_test_layer_of_a_net_is_dealt_to_one() {
     let message = feed().devices([0, 1].map(Device::host)).build().unwrap_err().to_string();
     assert!(message.contains(": layer \"d\": 2 devices: in TEST Caffe deals every record"), "{message}");
     // Which rank it is does not matter, as long as there is one.
-    let message = feed().ranks(2, 2).build().unwrap_err().to_string();
+    let message = feed().share(Ranks { first: 2, of: 2 }).build().unwrap_err().to_string();
     assert!(message.ends_with("there is no rank 2 in a job of 2: ranks are counted from 0"), "{message}");
-    let batches = batches(feed().ranks(1, 2));
+    let batches = batches(feed().share(Ranks { first: 1, of: 2 }));
     assert_eq!(batches[0].labels().unwrap(), [0, 1, 2, 3, 4, 5]);
 }
 

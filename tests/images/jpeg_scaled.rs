@@ -18,7 +18,7 @@ use percolator::batch::ImageShape;
 use percolator::decoder::ImageFileDecoder;
 use percolator::proto::Datum;
 use percolator::source::{ImageList, Matching};
-use percolator::{Batch, ColorMode, Dtype, Feed, FeedBuilder, Phase, Target, Transform};
+use percolator::{Batch, ColorMode, Dtype, Epochs, Feed, FeedBuilder, Phase, Target, Transform};
 use percolator_image::Planes;
 use prost::Message as _;
 use serde_json::Value;
@@ -94,7 +94,14 @@ fn reduced_files_come_to_what_libjpeg_turbo_reads() {
 fn batches(feed: FeedBuilder) -> Vec<Batch> {
     // All of them are held at once.
     let feed = feed.seed(1701).batch_size(2).threads(2).prefetch(40);
-    feed.once().build().unwrap().take_lanes().unwrap().remove(0).map(Result::unwrap).collect()
+    feed.epochs(Epochs::OnePass)
+        .build()
+        .unwrap()
+        .take_lanes()
+        .unwrap()
+        .remove(0)
+        .map(Result::unwrap)
+        .collect()
 }
 
 /// A key and a value.
@@ -213,19 +220,20 @@ fn the_files_of_a_nets_layer_are_decoded_smaller_where_the_builder_says_so() {
     let transform = Transform::new().color(ColorMode::Color).resize(11, 9).crop(7).scaled_decode(true);
     let wanted =
         arrays(Feed::builder().source(list).transform(transform).phase(Phase::Test).batch_size(4), 8);
-    assert_eq!(arrays(of_net().scaled_decode(true), 8), wanted);
+    // The net's own transform, and no other one.
+    let scaled = |feed: FeedBuilder, scaled: bool| {
+        let transform = feed.spec().transform.clone().scaled_decode(scaled);
+        feed.transform(transform)
+    };
+    assert_eq!(arrays(scaled(of_net(), true), 8), wanted);
     assert_ne!(arrays(of_net(), 8), wanted);
-    assert_eq!(
-        arrays(of_net().scaled_decode(false).scaled_decode(true), 8),
-        wanted,
-        "what is said last counts"
-    );
+    assert_eq!(arrays(scaled(scaled(of_net(), false), true), 8), wanted, "what is said last counts");
     let budget = |feed: FeedBuilder| feed.build().unwrap().memory_budget().total_bytes();
-    assert_eq!(budget(of_net().scaled_decode(true)), budget(of_net()), "that of whole images");
+    assert_eq!(budget(scaled(of_net(), true)), budget(of_net()), "that of whole images");
 }
 
 #[test]
-fn a_builder_may_be_told_before_or_after_its_transform() {
+fn a_spec_decides_over_its_transform() {
     let files = files(".jpg");
     let source = || {
         MemorySource::new(
@@ -235,20 +243,27 @@ fn a_builder_may_be_told_before_or_after_its_transform() {
     };
     let transform = Transform::new().color(ColorMode::Color).resize(11, 9);
     let feed = || Feed::builder().source(source()).phase(Phase::Test).batch_size(4);
+    // The spec of a feed, with a `scaled_decode` of its own.
+    let specified = |feed: FeedBuilder, scaled: bool| {
+        let mut spec = feed.spec().clone();
+        spec.scaled_decode = Some(scaled);
+        FeedBuilder::from(spec).source(source())
+    };
     let whole = arrays(feed().transform(transform.clone()), 8);
     let scaled = arrays(feed().transform(transform.clone().scaled_decode(true)), 8);
     assert_ne!(whole, scaled);
-    assert_eq!(arrays(feed().scaled_decode(true).transform(transform.clone()), 8), scaled);
-    assert_eq!(arrays(feed().transform(transform.clone()).scaled_decode(true), 8), scaled);
+    // Whether its transform is set before or after it.
+    assert_eq!(arrays(specified(feed(), true).transform(transform.clone()), 8), scaled);
+    assert_eq!(arrays(specified(feed().transform(transform.clone()), true), 8), scaled);
     let asks = transform.clone().scaled_decode(true);
-    assert_eq!(arrays(feed().scaled_decode(false).transform(asks.clone()), 8), whole);
-    assert_eq!(arrays(feed().transform(asks).scaled_decode(false), 8), whole);
+    assert_eq!(arrays(specified(feed(), false).transform(asks.clone()), 8), whole);
+    assert_eq!(arrays(specified(feed().transform(asks), false), 8), whole);
     // A target made from a feed is decoded as the feed would be.
     let target = |builder: FeedBuilder| {
         let target = Target::from_feed(builder, Matching::Keys);
         batches(feed().transform(transform.clone()).target(target).phase(Phase::Test))
     };
-    let early = target(feed().scaled_decode(true).transform(transform.clone()));
+    let early = target(specified(feed(), true).transform(transform.clone()));
     let late = target(feed().transform(transform.clone().scaled_decode(true)));
     assert_eq!(early.len(), late.len());
     for (early, late) in early.iter().zip(&late) {

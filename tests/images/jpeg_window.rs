@@ -16,7 +16,7 @@ use percolator::batch::ImageShape;
 use percolator::decoder::ImageFileDecoder;
 use percolator::proto::Datum;
 use percolator::source::Matching;
-use percolator::{Batch, ColorMode, Dtype, Feed, Phase, Target, Transform};
+use percolator::{Batch, ColorMode, Dtype, Epochs, Feed, Phase, Target, Transform};
 use percolator_image::{Planes, Window};
 use proptest::prelude::*;
 use prost::Message as _;
@@ -136,7 +136,14 @@ fn batches(source: MemorySource, target: MemorySource, transform: &Transform, ph
         .batch_size(3)
         .threads(2)
         .prefetch(5);
-    feed.once().build().unwrap().take_lanes().unwrap().remove(0).map(Result::unwrap).collect()
+    feed.epochs(Epochs::OnePass)
+        .build()
+        .unwrap()
+        .take_lanes()
+        .unwrap()
+        .remove(0)
+        .map(Result::unwrap)
+        .collect()
 }
 
 proptest! {
@@ -206,7 +213,7 @@ fn a_window_of_a_large_file_takes_the_memory_of_a_window() {
     let source = MemorySource::new("large", [(key(0), encoded.encode_to_vec())]);
     let before = anonymous_bytes();
     let feed = Feed::builder().source(source).transform(Transform::new().crop(64)).dtype(Dtype::U8);
-    let mut feed = feed.batch_size(1).threads(1).once().build().unwrap();
+    let mut feed = feed.batch_size(1).threads(1).epochs(Epochs::OnePass).build().unwrap();
     let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
     assert_eq!(batch.bytes(), vec![128; 64 * 64]);
     let more = anonymous_bytes().saturating_sub(before);

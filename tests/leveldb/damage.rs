@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use percolator::source::{Access, LevelDb, Source, SourceError};
-use percolator::{Feed, FeedError, RawBytes};
+use percolator::{Epochs, Feed, FeedError, RawBytes};
 use rusty_leveldb::{DB, LdbIterator as _, Options};
 
 use crate::common::indexed::shuffled;
@@ -273,8 +273,12 @@ impl Format for Database {
 }
 
 fn fed(source: LevelDb, items: &mut Vec<Record>) -> Result<(), FeedError> {
-    let feed =
-        Feed::builder().source(source).decoder(RawBytes::up_to(200_000)).batch_size(8).threads(2).once();
+    let feed = Feed::builder()
+        .source(source)
+        .decoder(RawBytes::up_to(200_000))
+        .batch_size(8)
+        .threads(2)
+        .epochs(Epochs::OnePass);
     for batch in feed.build()? {
         items.extend(batch?.ragged::<u8>(0)?.rows().map(|value| (Vec::new(), value.to_vec())));
     }

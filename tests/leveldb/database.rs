@@ -11,10 +11,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use percolator::Feed;
 use percolator::leveldb::{LevelDbError, LogGaps};
 use percolator::reader::{DataReader, Registry};
 use percolator::source::{Access, IndexPlace, LevelDb, Lmdb, Source, SourceError};
+use percolator::{Epochs, Feed};
 use sha2::{Digest as _, Sha256};
 use tempfile::tempdir;
 
@@ -317,7 +317,7 @@ fn every_database_is_the_same_read_and_mapped() {
 #[test]
 fn a_feed_of_a_leveldb_is_a_feed_of_the_lmdb() {
     let batches = |builder: percolator::FeedBuilder| {
-        let mut feed = builder.batch_size(8).once().registry(&Registry::new()).build().unwrap();
+        let mut feed = builder.batch_size(8).epochs(Epochs::OnePass).build().unwrap();
         let mut lane = feed.take_lanes().unwrap().remove(0);
         let mut batches = Vec::new();
         for batch in lane.by_ref() {

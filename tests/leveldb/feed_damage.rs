@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use percolator::leveldb::{LevelDbError, TableError};
 use percolator::reader::{DataReader, ReaderError, Registry};
 use percolator::source::{LevelDb, Source, SourceError};
-use percolator::{Device, Feed, FeedError};
+use percolator::{Device, Epochs, Feed, FeedError};
 use rusty_leveldb::compressor::NoneCompressor;
 use rusty_leveldb::{CompressorId, Options};
 use tempfile::{TempDir, tempdir};
@@ -118,10 +118,9 @@ fn check(images: Images, bad: usize, lanes: usize, batch_size: usize) {
     must_end("a feed of a damaged LevelDB", move || {
         let mut feed = Feed::builder()
             .leveldb(&path)
-            .registry(&Registry::new())
             .devices((0..lanes).map(Device::host))
             .batch_size(batch_size)
-            .once()
+            .epochs(Epochs::OnePass)
             .threads(3)
             .build()
             .unwrap();
@@ -188,7 +187,7 @@ fn a_damaged_head_of_a_batch_is_an_error_of_its_block_and_no_growth() {
     fs::write(&table, bytes).unwrap();
     let (first, due) = refusal(folder.path(), &table);
     assert_eq!(first, 80);
-    let feed = Feed::builder().leveldb(folder.path()).registry(&Registry::new()).batch_size(8).once();
+    let feed = Feed::builder().leveldb(folder.path()).batch_size(8).epochs(Epochs::OnePass);
     let mut feed = feed.threads(2).build().unwrap();
     let (indices, error) = drain(feed.take_lanes().unwrap().remove(0), LARGE.extent);
     assert_eq!(indices, (0..80).collect::<Vec<_>>());

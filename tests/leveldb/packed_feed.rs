@@ -8,9 +8,9 @@
 use std::fs;
 use std::path::Path;
 
-use percolator::reader::{ReaderError, Registry};
+use percolator::reader::ReaderError;
 use percolator::source::{LevelDb, Source};
-use percolator::{Batch, Device, Feed, FeedBuilder, FeedError};
+use percolator::{Batch, Device, Epochs, Feed, FeedBuilder, FeedError};
 use rusty_leveldb::compressor::SnappyCompressor;
 use rusty_leveldb::{CompressorId, Options};
 use tempfile::{TempDir, tempdir};
@@ -55,9 +55,8 @@ impl Images {
 }
 
 fn feed(folder: &Path, lanes: usize, threads: usize) -> FeedBuilder {
-    let registry = Registry::new();
     let devices = (0..lanes).map(Device::host);
-    Feed::builder().leveldb(folder).registry(&registry).devices(devices).threads(threads).batch_size(24)
+    Feed::builder().leveldb(folder).devices(devices).threads(threads).batch_size(24)
 }
 
 /// Everything that a lane gives, and its error.
@@ -85,7 +84,7 @@ fn the_records_are_the_same_whatever_the_threads() {
         let folder = images.write();
         must_end("feeds of a compressed LevelDB", move || {
             for (lanes, threads) in [(1, 1), (1, 2), (3, 2), (2, 8)] {
-                let mut feed = feed(folder.path(), lanes, threads).once().build().unwrap();
+                let mut feed = feed(folder.path(), lanes, threads).epochs(Epochs::OnePass).build().unwrap();
                 for (number, (indices, error)) in drain_all(&mut feed, images).into_iter().enumerate() {
                     assert_eq!(error, None);
                     let due: Vec<u64> = (0..images.count as u64).skip(number).step_by(lanes).collect();
@@ -164,7 +163,7 @@ fn a_damaged_block_ends_the_feed_with_the_error_of_a_walk() {
         };
         must_end("a feed of a damaged LevelDB", move || {
             for threads in [1, 8] {
-                let mut feed = feed(folder.path(), 1, threads).once().build().unwrap();
+                let mut feed = feed(folder.path(), 1, threads).epochs(Epochs::OnePass).build().unwrap();
                 let (indices, error) = drain(feed.take_lanes().unwrap().remove(0), images);
                 assert!(indices.into_iter().eq(0..before / 24 * 24));
                 assert_eq!(error, Some(FeedError::Reader(ReaderError::Source(due.clone()))));

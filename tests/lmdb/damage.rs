@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use lmdb::{Cursor as _, Environment, Transaction as _, WriteFlags};
-use percolator::order::{AutoShardPolicy, LastBatch, Shuffle, World};
+use percolator::order::{AutoShardPolicy, JobWorker, LastBatch, Shuffle, World};
 use percolator::source::{Access, IndexPlace, Joined, Lmdb, LmdbError, Source, SourceError};
-use percolator::{Feed, FeedBuilder, FeedError, RawBytes};
+use percolator::{Epochs, Feed, FeedBuilder, FeedError, RawBytes};
 use tempfile::{TempDir, tempdir};
 
 use crate::anatomy::Anatomy;
@@ -199,7 +199,7 @@ impl Format for Database {
         }
         let open = || Lmdb::options().without_lock().access(access).open(&path);
         match way {
-            FED | FED_READ => Reading::of(|items| fed(open(), FeedBuilder::once, items)),
+            FED | FED_READ => Reading::of(|items| fed(open(), |feed| feed.epochs(Epochs::OnePass), items)),
             FED_BY_PLAN => Reading::of(|items| fed(open(), |feed| feed.epochs(1), items)),
             IN_ORDER | IN_ORDER_READ => Reading::of(|items| {
                 let source = open()?;
@@ -271,7 +271,13 @@ fn a_damaged_database_is_an_error_of_a_feed_and_loses_nothing_before_it() {
     bytes[page * anatomy.page_bytes + 10] = 0x02;
     fs::remove_file(&data).unwrap();
     fs::write(&data, bytes).unwrap();
-    let mut feed = Feed::builder().lmdb(folder.path()).batch_size(10).threads(2).once().build().unwrap();
+    let mut feed = Feed::builder()
+        .lmdb(folder.path())
+        .batch_size(10)
+        .threads(2)
+        .epochs(Epochs::OnePass)
+        .build()
+        .unwrap();
     let mut labels = Vec::new();
     let mut error = None;
     for step in feed.steps() {
@@ -367,7 +373,7 @@ fn a_feed_by_a_plan_notices_that_a_database_has_more_records_than_it_states() {
     let (folder, stated) = understated();
     let open = || Lmdb::open_without_lock(folder.path());
     let end = |fed: Result<(), FeedError>| fed.unwrap_err().to_string();
-    let once = end(fed(open(), FeedBuilder::once, &mut Vec::new()));
+    let once = end(fed(open(), |feed| feed.epochs(Epochs::OnePass), &mut Vec::new()));
     assert!(once.contains(&format!("comes after the last of {stated} records")), "{once}");
     for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Wrap] {
         for shuffle in [Shuffle::No, Shuffle::Files] {
@@ -412,6 +418,8 @@ fn a_feed_by_a_plan_notices_that_a_joined_database_has_more_records_than_it_stat
             check(&format!("seed {seed}"), &|feed| feed.shuffle(Shuffle::Files).seed(seed));
         }
         let world = World::new(3, 3).unwrap();
-        check("of one of three workers", &|feed| feed.policy(AutoShardPolicy::File).worker(world, place));
+        check("of one of three workers", &|feed| {
+            feed.policy(AutoShardPolicy::File).share(JobWorker { world, number: place })
+        });
     }
 }

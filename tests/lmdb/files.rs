@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
 use percolator::reader::{DataReader, ReaderError, Registry};
 use percolator::source::{Access, IndexPlace, Lmdb, LmdbError, Source, SourceError};
-use percolator::{Feed, FeedError};
+use percolator::{Epochs, Feed, FeedError};
 use tempfile::tempdir;
 
 use crate::common;
@@ -172,7 +172,7 @@ fn cut_at_every_length(folder: &Path) {
         fs::create_dir(&path).unwrap();
         fs::write(path.join("data.mdb"), &whole[..length]).unwrap();
         let opened = Lmdb::open(&path);
-        let built = Feed::builder().lmdb(&path).once().build();
+        let built = Feed::builder().lmdb(&path).epochs(Epochs::OnePass).build();
         if length == whole.len() {
             assert_eq!(read(&opened.unwrap()).len(), CUT_RECORDS);
             assert_eq!(built.unwrap().steps().map(|step| step.unwrap().len()).sum::<usize>(), CUT_RECORDS);
@@ -366,7 +366,7 @@ fn a_terabyte_of_map_is_not_asked_for() {
     if let Some(path) = role() {
         let source = Lmdb::open(&path).unwrap();
         assert_eq!(read(&source).len(), 10);
-        let mut feed = Feed::builder().lmdb(&path).once().build().unwrap();
+        let mut feed = Feed::builder().lmdb(&path).epochs(Epochs::OnePass).build().unwrap();
         assert_eq!(feed.steps().count(), 10);
         // The limit is real: liblmdb itself fails under it.
         Environment::new()

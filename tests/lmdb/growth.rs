@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
 use percolator::source::{Cursor, IndexPlace, Joined, Lmdb, LmdbError, Source, SourceError};
-use percolator::{Feed, FeedBuilder, RawBytes, Shuffle};
+use percolator::{Epochs, Feed, FeedBuilder, RawBytes, Shuffle};
 use percolator_chaos::{Chaos, Faults};
 use tempfile::{TempDir, tempdir};
 
@@ -179,7 +179,11 @@ fn a_commit_after_databases_were_joined_ends_round_robin_order_with_both_counts(
             false => Joined::new(open(&other)).and(open(&folder)),
         };
         another_process(GROWER, folder.path());
-        let feed = Feed::builder().source(joined).decoder(RawBytes::up_to(2500)).batch_size(10).once();
+        let feed = Feed::builder()
+            .source(joined)
+            .decoder(RawBytes::up_to(2500))
+            .batch_size(10)
+            .epochs(Epochs::OnePass);
         let error = match feed.build() {
             Ok(feed) => feed.into_iter().find_map(Result::err).unwrap(),
             Err(error) => error,

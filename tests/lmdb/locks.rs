@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
 use percolator::source::{Access, IndexPlace, Lmdb, LmdbError, LmdbOptions, Source, SourceError};
-use percolator::{Dtype, Feed};
+use percolator::{Dtype, Epochs, Feed};
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
@@ -389,8 +389,13 @@ fn a_feed_without_a_lock_delivers_nothing_that_was_written_meanwhile() {
     let folder = tempdir().unwrap();
     common::write_lmdb(folder.path(), (0..3000).map(|index| common::image(index, 3, 30, 30)));
     let source = Lmdb::open_without_lock(folder.path()).unwrap();
-    let builder =
-        Feed::builder().source(source).batch_size(10).prefetch(1).threads(1).dtype(Dtype::U8).once();
+    let builder = Feed::builder()
+        .source(source)
+        .batch_size(10)
+        .prefetch(1)
+        .threads(1)
+        .dtype(Dtype::U8)
+        .epochs(Epochs::OnePass);
     let mut feed = builder.build().unwrap();
     let mut given = 0;
     let mut error = None;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use percolator::bad::{BadRecords, Quarantined};
 use percolator::decoder::Decoded;
 use percolator::source::{Cursor, Entry, Source, SourceError};
-use percolator::{DecodeFailure, Dtype, Feed, FeedBuilder, Field};
+use percolator::{DecodeFailure, Dtype, Epochs, Feed, FeedBuilder, Field};
 
 use crate::common::process::{check, child_command, role, this_test, under_a_limit_of_address_space};
 
@@ -82,8 +82,8 @@ fn fed(
     bytes_max: usize,
     options: impl FnOnce(FeedBuilder) -> FeedBuilder,
 ) -> (usize, Option<String>) {
-    let feed = Feed::builder().source(source).fields([Field::scalar("bytes", Dtype::I64)]);
-    let feed = feed.decode(move |record, row| -> Decoded {
+    let bytes = Field::scalar("bytes", Dtype::I64);
+    let feed = Feed::builder().source(source).decode([bytes], move |record, row| -> Decoded {
         match record.value.len() {
             bytes if bytes > bytes_max => Err(DecodeFailure::new("it is too large")),
             bytes => Ok(row.set(0, bytes as i64)?),
@@ -91,7 +91,7 @@ fn fed(
     });
     let (mut records, mut error) = (0, None);
     // A batch is one run, so that a run has several records.
-    for batch in options(feed.batch_size(8).threads(1)).once().build().unwrap() {
+    for batch in options(feed.batch_size(8).threads(1)).epochs(Epochs::OnePass).build().unwrap() {
         match batch {
             Ok(batch) => records += batch.len(),
             Err(found) => error = Some(found.to_string()),

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use percolator::feed::{ConfigError, LimitSource};
-use percolator::reader::Registry;
-use percolator::{Feed, FeedBuilder, FeedError};
+use percolator::{Epochs, Feed, FeedBuilder, FeedError};
 use rustix::process::Resource;
 
 use crate::common::need::missing;
@@ -18,9 +17,8 @@ use crate::limited::{after, in_own_namespace, is_possible, under};
 fn images() -> FeedBuilder {
     Feed::builder()
         .source(MemorySource::images("group", 100, 3, 64, 64))
-        .registry(&Registry::new())
         .batch_size(16)
-        .once()
+        .epochs(Epochs::OnePass)
 }
 
 /// A feed of one thread and one batch.

@@ -3,10 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use percolator::reader::Registry;
 use percolator::source::tfrecord::write_record;
 use percolator::source::{Access, ImageList, IndexPlace, LevelDb, Lmdb, TfRecord};
-use percolator::{Feed, FeedBuilder, FeedError, Shuffle};
+use percolator::{Epochs, Feed, FeedBuilder, FeedError, Shuffle};
 
 use crate::common;
 
@@ -70,10 +69,10 @@ pub(crate) fn feed(folder: &Path, format: &str, is_shuffled: bool) -> Result<Fee
         "list" => new.source(ImageList::open(folder.join("list"))?),
         _ => panic!("{format}"),
     };
-    let builder = builder.registry(&Registry::new()).batch_size(5);
+    let builder = builder.batch_size(5);
     Ok(match is_shuffled {
         true => builder.index(IndexPlace::Beside).shuffle(Shuffle::Global).seed(1).epochs(1),
-        false => builder.once(),
+        false => builder.epochs(Epochs::OnePass),
     })
 }
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use percolator::batch::ImageShape;
-use percolator::example::{ExampleImage, ExampleWriter, ImageShapeFrom};
-use percolator::feed::{ConfigError, LaneStats};
-use percolator::order::{AutoShardPolicy, World};
+use percolator::example::{ExampleFields, ExampleImage, ExampleWriter, Examples, ImageShapeFrom};
+use percolator::feed::{ConfigError, LaneStats, Receipts};
+use percolator::order::{AutoShardPolicy, JobWorker, World};
 use percolator::proto::Datum;
 use percolator::record::RecordId;
 use percolator::source::{
@@ -25,7 +25,7 @@ use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::transform::CaffeEra;
 use percolator::transform::MeanImage;
 use percolator::{
-    ColorMode, Device, Dtype, Feed, FeedBuilder, FeedError, Lane, LastBatch, Layout, RawBytes, Shuffle,
+    ColorMode, Device, Dtype, Feed, FeedBuilder, FeedError, Lane, LastBatch, Layout, RawBytes, Seed, Shuffle,
     Stats, Target, Transform,
 };
 use prost::Message as _;
@@ -207,13 +207,15 @@ fn after_the_first_rounds_nothing_allocates() {
         let half = |feed: FeedBuilder| feed.dtype(Dtype::F16).layout(Layout::Nhwc);
         let paired = |feed: FeedBuilder| {
             let target = Target::paired(Lmdb::open(&lmdb).unwrap(), Matching::Keys);
-            feed.caffe_random(1701, CaffeEra::Today).target(target)
+            feed.seed(Seed::Caffe { seed: 1701, era: CaffeEra::Today }).target(target)
         };
         let window = Shuffle::Window { records: NonZeroU64::new(100).unwrap() };
-        let indexed = |feed: FeedBuilder| feed.index(IndexPlace::Memory).last_batch(LastBatch::Wrap);
+        let indexed =
+            |feed: FeedBuilder| feed.index(IndexPlace::Memory).epochs(0).last_batch(LastBatch::Wrap);
         let planned = |feed: FeedBuilder| indexed(feed).shuffle(window);
         let shared = |feed: FeedBuilder| {
-            indexed(feed).policy(AutoShardPolicy::Data).worker(World::new(2, 4).unwrap(), 1)
+            let world = World::new(2, 4).unwrap();
+            indexed(feed).policy(AutoShardPolicy::Data).share(JobWorker { world, number: 1 })
         };
         let open = || Box::new(Lmdb::open(&lmdb).unwrap());
         assert_eq!(calls_of_a_feed(open(), plain), 0, "f32");
@@ -228,7 +230,7 @@ fn after_the_first_rounds_nothing_allocates() {
         assert!(calls <= epochs * 2 * 5, "{calls} allocations in {epochs} epochs with receipts");
         // Contents are hashed on the workers' stacks; the hashes are kept with the batch's record
         // identifiers.
-        let contents = |feed: FeedBuilder| receipts(feed).receipt_contents(true);
+        let contents = |feed: FeedBuilder| receipts(feed).receipts(Receipts::Contents);
         let calls = calls_of_a_feed(open(), contents);
         assert!(calls <= epochs * 2 * 5, "{calls} allocations in {epochs} epochs with receipts of contents");
         for is_compressed in [false, true] {
@@ -319,11 +321,15 @@ fn examples_are_parsed_without_an_allocation() {
         common::write_lmdb(folder.path(), (0..300).map(record));
         let source = || Box::new(Lmdb::open(folder.path()).unwrap());
         let fields = "a:i64[<=40]=0,a as again:i64[<=60],f:bf16[3],s:bytes,absent:f64[2]=1";
-        let plain = |feed: FeedBuilder| feed.transform(Transform::new()).example(fields.parse().unwrap());
+        let plain = |feed: FeedBuilder| {
+            feed.transform(Transform::new()).example(fields.parse::<ExampleFields>().unwrap())
+        };
         assert_eq!(calls_of_a_feed(source(), plain), 0, "fields");
         let shape = ImageShapeFrom::Fixed(ImageShape { channels: 3, height: 32, width: 32 });
         let image = ExampleImage::raw("image", shape).label("label");
-        let images = |feed: FeedBuilder| feed.example(fields.parse().unwrap()).example_image(image.clone());
+        let images = |feed: FeedBuilder| {
+            feed.example(Examples { fields: fields.parse().unwrap(), image: Some(image.clone()) })
+        };
         assert_eq!(calls_of_a_feed(source(), images), 0, "an image and fields");
     });
 }
@@ -353,8 +359,9 @@ fn tfrecord_files_are_read_without_an_allocation() {
                     let source =
                         || Box::new(TfRecord::options().access(access).open_all([folder.path()]).unwrap());
                     let raw = |feed: FeedBuilder| feed.transform(Transform::new()).decoder(RawBytes::fixed());
-                    let shuffled =
-                        |feed: FeedBuilder| raw(feed).last_batch(LastBatch::Wrap).shuffle(Shuffle::Global);
+                    let shuffled = |feed: FeedBuilder| {
+                        raw(feed).epochs(0).last_batch(LastBatch::Wrap).shuffle(Shuffle::Global)
+                    };
                     // In order, a file is opened once a pass: for its read-ahead, or to unpack it.
                     let visits = (rounds_counted() * 32 / (files * records) + 2) * files;
                     let is_read = compression == Compression::Plain && access == Access::Read;
@@ -412,6 +419,7 @@ fn a_step_allocates_its_vector_and_a_batch_nothing() {
             let feed = Feed::builder().lmdb(folder.path()).batch_size(16).threads(1).prefetch(4);
             let target = Target::paired(Lmdb::open(folder.path()).unwrap(), Matching::Keys);
             feed.target(target)
+                .epochs(0)
                 .last_batch(LastBatch::Wrap)
                 .devices((0..lanes).map(Device::host))
                 .build()

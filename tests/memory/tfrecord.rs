@@ -7,7 +7,7 @@ use std::path::Path;
 
 use percolator::source::{Access, Cursor, IndexPlace, Joined, Source, TfRecord};
 use percolator::tfrecord::{Compression, TfRecordWriter};
-use percolator::{Feed, RawBytes};
+use percolator::{Epochs, Feed, RawBytes};
 use tempfile::tempdir;
 
 use crate::allocator::{one_at_a_time, peak};
@@ -108,7 +108,7 @@ fn a_feed_of_many_files_keeps_to_its_budget() {
         let folder = tempdir().unwrap();
         write(folder.path(), 40, 1 << 20, compression);
         let feed = Feed::builder().source(open(folder.path())).decoder(RawBytes::fixed());
-        let feed = feed.batch_size(2).prefetch(2).threads(1).once();
+        let feed = feed.batch_size(2).prefetch(2).threads(1).epochs(Epochs::OnePass);
         let mut budget = 0;
         let (batches, most) = peak(|| {
             let feed = feed.build().unwrap();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use percolator::batch::RecordCause;
 use percolator::decoder::{Decoded, WorkerSetup};
 use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, PageMemory, Transfer};
-use percolator::reader::{ReaderError, Registry};
+use percolator::reader::ReaderError;
 use percolator::source::{Cursor, Record, Source, SourceError};
 use percolator::{
-    Batch, DecodeFailure, Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, Field, Lane,
+    Batch, DecodeFailure, Device, DeviceError, Dtype, Epochs, Feed, FeedBuilder, FeedError, Field, Lane,
     RecordDecoder, Row,
 };
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
@@ -108,7 +108,6 @@ fn feed(source: &Arc<Memory>, faults: Faults) -> FeedBuilder {
     Feed::builder()
         .source(Kept(source.clone()))
         .decoder(Numbers { faults, begun: AtomicUsize::new(0) })
-        .registry(&Registry::new())
         .batch_size(2)
         .threads(2)
         .prefetch(2)
@@ -162,7 +161,8 @@ fn every_record_is_delivered_once_and_in_order_through_a_recycled_ring() {
         explore_feeds(
             || Memory::of(7),
             move |source| {
-                let mut lane = only_lane(feed(source, Faults::default()).prefetch(ring).once());
+                let mut lane =
+                    only_lane(feed(source, Faults::default()).prefetch(ring).epochs(Epochs::OnePass));
                 let (batches, error) = drain(&mut lane);
                 assert_eq!(batches, [vec![0, 1], vec![2, 3], vec![4, 5], vec![6]]);
                 assert_eq!(error, None);
@@ -177,7 +177,8 @@ fn two_lanes_get_their_own_shares_and_one_that_leaves_takes_nothing_from_the_oth
         || Memory::of(8),
         |source| {
             let devices = [Device::host(0), Device::host(1)];
-            let mut feed = feed(source, Faults::default()).devices(devices).once().build().unwrap();
+            let mut feed =
+                feed(source, Faults::default()).devices(devices).epochs(Epochs::OnePass).build().unwrap();
             let mut lanes = feed.take_lanes().unwrap();
             drop(feed);
             let mut leaving = lanes.remove(0);
@@ -197,7 +198,7 @@ fn a_batch_that_grows_is_delivered_whole() {
         || Memory::of(6),
         |source| {
             let faults = Faults { grows: Some(2), ..Faults::default() };
-            let mut lane = only_lane(feed(source, faults).once());
+            let mut lane = only_lane(feed(source, faults).epochs(Epochs::OnePass));
             assert_eq!(drain(&mut lane), (vec![vec![0, 1], vec![2, 3], vec![4, 5]], None));
         },
     );
@@ -211,7 +212,7 @@ fn a_record_that_is_refused_ends_every_lane_once_after_what_was_complete() {
         |source| {
             let faults = Faults { refuses: Some(5), ..Faults::default() };
             let devices = [Device::host(0), Device::host(1)];
-            let mut feed = feed(source, faults).devices(devices).once().build().unwrap();
+            let mut feed = feed(source, faults).devices(devices).epochs(Epochs::OnePass).build().unwrap();
             let mut lanes = feed.take_lanes().unwrap();
             drop(feed);
             let (mut first, mut second) = (lanes.remove(0), lanes.remove(0));
@@ -234,7 +235,8 @@ fn a_source_that_fails_ends_every_lane_at_one_step() {
         || Memory::that(End::Fails, 7),
         |source| {
             let devices = [Device::host(0), Device::host(1)];
-            let mut feed = feed(source, Faults::default()).devices(devices).once().build().unwrap();
+            let mut feed =
+                feed(source, Faults::default()).devices(devices).epochs(Epochs::OnePass).build().unwrap();
             let mut lanes = feed.take_lanes().unwrap();
             drop(feed);
             let (mut first, mut second) = (lanes.remove(0), lanes.remove(0));
@@ -258,7 +260,7 @@ fn a_decoder_that_panics_fails_its_record() {
         || Memory::of(4),
         |source| {
             let faults = Faults { panics: Some(2), ..Faults::default() };
-            let (batches, error) = drain(&mut only_lane(feed(source, faults).once()));
+            let (batches, error) = drain(&mut only_lane(feed(source, faults).epochs(Epochs::OnePass)));
             assert_eq!(batches, [[0, 1]]);
             let Some(FeedError::Record(error)) = error else { panic!("{error:?}") };
             assert!(error.id.index == 2 && matches!(error.cause, RecordCause::Panicked { .. }));
@@ -272,7 +274,7 @@ fn workers_that_are_lost_end_the_feed_and_nobody_waits_for_them() {
         || Memory::of(4),
         |source| {
             let faults = Faults { has_no_scratch: true, ..Faults::default() };
-            let (batches, error) = drain(&mut only_lane(feed(source, faults).once()));
+            let (batches, error) = drain(&mut only_lane(feed(source, faults).epochs(Epochs::OnePass)));
             assert!(batches.is_empty() && matches!(error, Some(FeedError::Panicked { .. })), "{error:?}");
         },
     );
@@ -284,7 +286,8 @@ fn a_source_that_fails_ends_the_feed_after_what_was_complete() {
         explore_feeds(
             move || Memory::that(end, records),
             |source| {
-                let (batches, error) = drain(&mut only_lane(feed(source, Faults::default()).once()));
+                let (batches, error) =
+                    drain(&mut only_lane(feed(source, Faults::default()).epochs(Epochs::OnePass)));
                 // Record 4 is part of a batch that is never complete.
                 assert_eq!(batches, [[0, 1], [2, 3]]);
                 let is_readers = matches!(
@@ -475,7 +478,9 @@ fn no_batch_is_filled_before_its_device_is_through_and_no_drop_waits_for_it() {
             thread::spawn(move || device.work())
         };
         let backend = Device::from_backend(Arc::new(SlowBackend(device.clone())));
-        let mut lane = only_lane(feed(&source, Faults::default()).prefetch(1).devices([backend]).once());
+        let mut lane = only_lane(
+            feed(&source, Faults::default()).prefetch(1).devices([backend]).epochs(Epochs::OnePass),
+        );
         assert_eq!(drain(&mut lane), ((0..10).step_by(2).map(|at| vec![at, at + 1]).collect(), None));
         // The prefetch thread stays for the slots that are still in use, and the lane does not.
         drop(lane);

@@ -6,8 +6,9 @@
 use std::path::Path;
 
 use percolator::net::NetState;
+use percolator::order::Ranks;
 use percolator::transform::CaffeEra;
-use percolator::{Feed, FeedBuilder, Net, Phase};
+use percolator::{Feed, FeedBuilder, Net, Phase, Seed};
 use rand_mt::Mt;
 use tempfile::TempDir;
 
@@ -111,8 +112,8 @@ fn shuffle(order: &mut [i32], generator: &mut Mt) {
 
 fn layer(net: &Net, name: &str, root: &Path, seed: u32, era: CaffeEra) -> FeedBuilder {
     let layers = Feed::layers_of(net, &NetState::from(Phase::Train)).unwrap();
-    let layer = layers.into_iter().find(|layer| layer.layer_name() == name).unwrap();
-    layer.root(root).caffe_random(seed, era).threads(2)
+    let layer = layers.into_iter().find(|layer| layer.spec().layer == name).unwrap();
+    layer.root(root).seed(Seed::Caffe { seed, era }).threads(2)
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn every_layer_of_a_net_draws_as_in_caffe() {
             for (rank, of) in [(0, 1), (1, 2), (2, 3)] {
                 let set_up = SetUp::new(seed, era);
                 for (name, mirrors, mut generator) in [("a", true, set_up.a), ("b", false, set_up.b)] {
-                    let feed = layer(&net, name, folder.path(), seed, era).ranks(rank, of);
+                    let feed = layer(&net, name, folder.path(), seed, era).share(Ranks { first: rank, of });
                     let records: Vec<usize> = (0..24).map(|number| (rank + number * of) % RECORDS).collect();
                     let pixels: Vec<f32> =
                         records.iter().flat_map(|&record| cropped(record, mirrors, &mut generator)).collect();
@@ -169,6 +170,6 @@ fn a_lane_draws_as_the_solver_of_its_rank() {
     let of_lane: Vec<f32> =
         lane.take(6).flat_map(|batch| batch.unwrap().pixels::<f32>().unwrap().to_vec()).collect();
     // As one of several processes, which gets Caffe's seed: the solver's plus its rank.
-    let alone = layer(&net, "b", folder.path(), 9 + 2, CaffeEra::Today).ranks(2, 4);
+    let alone = layer(&net, "b", folder.path(), 9 + 2, CaffeEra::Today).share(Ranks { first: 2, of: 4 });
     assert_eq!(arrays(alone, 6).0, of_lane);
 }

@@ -13,8 +13,9 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use percolator::order::Ranks;
 use percolator::transform::CaffeEra;
-use percolator::{Device, Feed, Phase};
+use percolator::{Device, Feed, Phase, Seed};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -43,11 +44,14 @@ fn feed(case: &Value, threads: usize) -> Arrays {
     let mut feed = Feed::from_prototxt(data(&net), phase)
         .unwrap()
         .root(data(""))
-        .caffe_random(case["seed"].as_u64().unwrap() as u32, CaffeEra::Today)
+        .seed(Seed::Caffe { seed: case["seed"].as_u64().unwrap() as u32, era: CaffeEra::Today })
         .devices([Device::host(0)])
         .threads(threads);
     if let Value::Array(shard) = &case["shard"] {
-        feed = feed.ranks(shard[1].as_u64().unwrap() as usize, shard[0].as_u64().unwrap() as usize);
+        feed = feed.share(Ranks {
+            first: shard[1].as_u64().unwrap() as usize,
+            of: shard[0].as_u64().unwrap() as usize,
+        });
     }
     let mut arrays = Arrays::default();
     let lane = feed.build().unwrap().take_lanes().unwrap().remove(0);

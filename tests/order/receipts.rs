@@ -5,9 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use percolator::feed::ConfigError;
-use percolator::order::{Assignment, AutoShardPolicy, World};
-use percolator::reader::Registry;
+use percolator::feed::{ConfigError, Receipts};
+use percolator::order::{Assignment, AutoShardPolicy, JobWorker, World};
 use percolator::receipt::{DataDigest, DigestDetail, EpochAccount, ReceiptError, TextFault};
 use percolator::source::{
     Cursor, ImageList, IndexPlace, Joined, LevelDb, Lmdb, Matching, Source, SourceError,
@@ -24,7 +23,7 @@ use crate::common::source::MemorySource;
 
 fn feed(source: impl Source + 'static, lanes: usize) -> FeedBuilder {
     let feed = Feed::builder().source(source).devices((0..lanes).map(Device::host));
-    feed.registry(&Registry::new()).receipts(true)
+    feed.receipts(true)
 }
 
 fn images(records: usize) -> MemorySource {
@@ -68,7 +67,8 @@ proptest! {
             let assignment = if is_caffe { Assignment::Caffe } else { Assignment::TensorFlow };
             let shuffle = if is_shuffled { Shuffle::Global } else { Shuffle::No };
             let feed = feed(images(records), lanes).batch_size(size).policy(policy).assignment(assignment);
-            feed.last_batch(last).shuffle(shuffle).seed(seed).worker(world, worker).epochs(2)
+            let feed = feed.share(JobWorker { world, number: worker }).epochs(2);
+            feed.last_batch(last).shuffle(shuffle).seed(seed)
         };
         prop_assume!(of_worker(0).build().is_ok());
         let mut receipts: Vec<Receipt> = (0..workers).map(|worker| run(of_worker(worker))).collect();
@@ -231,8 +231,8 @@ proptest! {
                 let shuffle = if is_shuffled { Shuffle::Global } else { Shuffle::No };
                 let feed =
                     feed(images(records), lanes).batch_size(size).policy(policy).assignment(assignment);
-                let feed = feed.receipt_contents(true).threads(threads).epochs(2);
-                feed.last_batch(last).shuffle(shuffle).worker(world, worker)
+                let feed = feed.receipts(Receipts::Contents).threads(threads).epochs(2);
+                feed.last_batch(last).shuffle(shuffle).share(JobWorker { world, number: worker })
             };
             if of_worker(0).build().is_err() {
                 return;
@@ -309,7 +309,7 @@ fn all_kinds_of_data_sets_are_proven_and_copies_have_one_digest() {
         let digests = described.map(|feed| {
             let feed = feed.batch_size(3).epochs(2).shuffle(Shuffle::Global).index(IndexPlace::Memory);
             let digest = digest(&feed, DigestDetail::Sum).unwrap();
-            let receipts = [run(feed.with_digest(&digest).receipt_contents(true))];
+            let receipts = [run(feed.with_digest(&digest).receipts(Receipts::Contents))];
             let verdict = prove(&digest, &receipts);
             assert!(verdict.is_sound() && verdict.first_not_covered(2).is_none(), "{verdict:?}");
             digest
@@ -323,7 +323,7 @@ fn all_kinds_of_data_sets_are_proven_and_copies_have_one_digest() {
         let without = digest(&feed(images(40), 2), DigestDetail::Sum).unwrap();
         assert_ne!(digests[4].contents(), without.contents());
         // Without its targets, a data set is another one.
-        let alone = run(feed(images(40), 2).batch_size(3).epochs(1).receipt_contents(true));
+        let alone = run(feed(images(40), 2).batch_size(3).epochs(1).receipts(Receipts::Contents));
         let error = Verdict::with_digest(("pairs", &digests[4]), [("alone", &alone)]).unwrap_err();
         assert!(error.to_string().contains("they do not belong to the same data set"), "{error}");
     });
@@ -354,8 +354,8 @@ fn with_another_key(index: usize) -> (Vec<u8>, Vec<u8>) {
 fn one_record_that_differs_is_found_in_the_epoch_and_the_receipt_that_had_it() {
     must_end("one record", || {
         let describe = |source, worker| {
-            let feed = feed(source, 1).batch_size(4).shuffle(Shuffle::Global).receipt_contents(true);
-            feed.worker(World::new(2, 2).unwrap(), worker).epochs(2)
+            let feed = feed(source, 1).batch_size(4).shuffle(Shuffle::Global).receipts(Receipts::Contents);
+            feed.share(JobWorker { world: World::new(2, 2).unwrap(), number: worker }).epochs(2)
         };
         let right = |worker| describe(MemorySource::images("receipts", 30, 1, 2, 2), worker);
         let due = digest(&right(0), DigestDetail::EachRecord).unwrap();

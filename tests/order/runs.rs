@@ -4,7 +4,6 @@
 
 use std::num::NonZeroU64;
 
-use percolator::reader::Registry;
 use percolator::record::{RecordId, StepEnd};
 use percolator::{Batch, Device, Feed, FeedBuilder, Shuffle, Snapshot, Transform};
 
@@ -37,7 +36,7 @@ pub(crate) fn feed(source: MemorySource, lanes: usize) -> FeedBuilder {
 }
 
 pub(crate) fn hosts(feed: FeedBuilder, lanes: usize) -> FeedBuilder {
-    feed.devices((0..lanes).map(Device::host)).registry(&Registry::new())
+    feed.devices((0..lanes).map(Device::host))
 }
 
 /// What each lane delivers: this many batches, or all there are.

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use percolator::order::{OrderError, World};
+use percolator::order::{JobWorker, OrderError, Ranks, World};
 use percolator::record::StepId;
 use percolator::snapshot::SnapshotError;
 use percolator::transform::CaffeEra;
-use percolator::{Device, FeedBuilder, FeedError, Shuffle, Snapshot};
+use percolator::{Device, Epochs, FeedBuilder, FeedError, Seed, Shuffle, Snapshot};
 use percolator_chaos::{Chaos, Fault};
 
 use crate::common;
@@ -47,7 +47,8 @@ fn a_lane_speaks_for_those_beside_it() {
 #[test]
 fn a_feed_goes_to_any_step_and_back() {
     must_end("seek", || {
-        let planned: fn() -> FeedBuilder = || feed(images(31), 2).batch_size(3).shuffle(Shuffle::Global);
+        let planned: fn() -> FeedBuilder =
+            || feed(images(31), 2).batch_size(3).epochs(0).shuffle(Shuffle::Global);
         let round_robin: fn() -> FeedBuilder = || feed(images(31), 2).batch_size(3);
         for (describe, steps_of_epoch) in [(planned, 6), (round_robin, u64::MAX)] {
             let mut feed = describe().build().unwrap();
@@ -87,7 +88,7 @@ fn any_batch_of_any_replica_is_made_again_alone() {
         let world = World::new(2, 4).unwrap();
         let worker = |number| {
             let feed = feed(images(41), 2).batch_size(3).shuffle(Shuffle::Global).epochs(2);
-            feed.worker(world, number).build().unwrap()
+            feed.share(JobWorker { world, number }).build().unwrap()
         };
         let mut feeds = [worker(0), worker(1)];
         let mut lanes: Vec<Vec<_>> = feeds.iter_mut().map(|feed| feed.take_lanes().unwrap()).collect();
@@ -108,7 +109,7 @@ fn any_batch_of_any_replica_is_made_again_alone() {
         let none = feeds[0].replay((0, 4), 0).unwrap_err();
         let due = SnapshotError::Order(OrderError::NoSuchStep { epoch: 0, step: 4, steps: 4 });
         assert_eq!(none, FeedError::Snapshot(due));
-        let round_robin = || feed(images(41), 2).batch_size(3).ranks(1, 4);
+        let round_robin = || feed(images(41), 2).batch_size(3).share(Ranks { first: 1, of: 4 });
         let mut whole = round_robin().build().unwrap();
         let whole = take(&mut whole.take_lanes().unwrap(), &[20, 20]);
         let batch = round_robin().build().unwrap().replay((0, 17), 2).unwrap();
@@ -119,10 +120,12 @@ fn any_batch_of_any_replica_is_made_again_alone() {
 #[test]
 fn a_batch_of_caffes_sequence_is_made_again_with_its_own_draws() {
     must_end("replay in Caffe's sequence", || {
-        let round_robin = || feed(images(41), 2).batch_size(3).caffe_random(1701, CaffeEra::Today);
-        let described: [&dyn Fn() -> FeedBuilder; 3] = [&round_robin, &|| round_robin().ranks(1, 4), &|| {
-            round_robin().shuffle(Shuffle::Global).epochs(9)
-        }];
+        let round_robin =
+            || feed(images(41), 2).batch_size(3).seed(Seed::Caffe { seed: 1701, era: CaffeEra::Today });
+        let described: [&dyn Fn() -> FeedBuilder; 3] =
+            [&round_robin, &|| round_robin().share(Ranks { first: 1, of: 4 }), &|| {
+                round_robin().shuffle(Shuffle::Global).epochs(9)
+            }];
         for (number, describe) in described.into_iter().enumerate() {
             let mut feed = describe().build().unwrap();
             let whole = take(&mut feed.take_lanes().unwrap(), &[12, 12]);
@@ -210,7 +213,7 @@ fn steps_behind_the_end_are_none() {
             no_step(planned.seek((2, 0)).unwrap_err()) && no_step(planned.replay((2, 0), 1).unwrap_err())
         );
         assert_eq!(planned.steps().count(), 8, "it is as it was");
-        let round_robin = feed(images(20), 2).batch_size(3).once().build().unwrap();
+        let round_robin = feed(images(20), 2).batch_size(3).epochs(Epochs::OnePass).build().unwrap();
         assert!(
             no_step(round_robin.replay((0, 100), 0).unwrap_err())
                 && no_step(round_robin.replay((1, 0), 0).unwrap_err())
@@ -253,7 +256,7 @@ fn a_step_that_cannot_be_counted_is_none_and_leaves_the_feed_as_it_is() {
         for once in [false, true] {
             let mut feed = feed(images(31), 2).batch_size(3);
             if once {
-                feed = feed.once();
+                feed = feed.epochs(Epochs::OnePass);
             }
             let mut feed = feed.build().unwrap();
             assert!(feed.steps().next().unwrap().is_ok());

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use percolator::feed::ConfigError;
-use percolator::order::{Assignment, AutoShardPolicy, OrderError, World};
+use percolator::order::{Assignment, AutoShardPolicy, JobWorker, OrderError, Ranks, World};
 use percolator::record::{RecordId, StepId};
 use percolator::snapshot::SnapshotError;
 use percolator::source::{IndexPlace, LevelDb, Lmdb};
 use percolator::transform::CaffeEra;
-use percolator::{Batch, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Snapshot};
+use percolator::{Batch, Epochs, Feed, FeedBuilder, FeedError, LastBatch, Seed, Shuffle, Snapshot};
 use proptest::prelude::*;
 
 use crate::common;
@@ -80,9 +80,11 @@ proptest! {
             let cut: Vec<usize> = ahead[..lanes].iter().map(|ahead| cut + ahead).collect();
             let describe = || {
                 let round_robin = feed(images(records), lanes).batch_size(size).seed(3);
-                let round_robin =
-                    if others > 0 { round_robin.ranks(others - 1, lanes + others) } else { round_robin };
-                if once { round_robin.once() } else { round_robin }
+                let round_robin = match others {
+                    0 => round_robin,
+                    _ => round_robin.share(Ranks { first: others - 1, of: lanes + others }),
+                };
+                if once { round_robin.epochs(Epochs::OnePass) } else { round_robin }
             };
             check_cut(describe, &cut, 20);
         });
@@ -108,8 +110,8 @@ proptest! {
                 let world = World::new(workers, workers * lanes).unwrap();
                 let mut taken = Vec::new();
                 for worker in 0..workers {
-                    let feed =
-                        feed(images(records), lanes).batch_size(size).worker(world, worker).policy(policy);
+                    let feed = feed(images(records), lanes).batch_size(size).policy(policy);
+                    let feed = feed.share(JobWorker { world, number: worker });
                     let mut feed = feed.shuffle(shuffle).epochs(2);
                     if let Some(snapshot) = &snapshot {
                         feed = feed.resume(snapshot);
@@ -155,11 +157,12 @@ fn databases_are_resumed_in_round_robin_order_and_shuffled() {
 #[test]
 fn caffes_random_sequence_goes_on_where_it_was() {
     must_end("Caffe's sequence", || {
-        let round_robin = || feed(images(23), 2).batch_size(3).caffe_random(1701, CaffeEra::Today);
+        let round_robin =
+            || feed(images(23), 2).batch_size(3).seed(Seed::Caffe { seed: 1701, era: CaffeEra::Today });
         check_cut(round_robin, &[7, 8], 20);
-        check_cut(|| round_robin().ranks(1, 3), &[5, 5], 12);
+        check_cut(|| round_robin().share(Ranks { first: 1, of: 3 }), &[5, 5], 12);
         check_cut(|| round_robin().shuffle(Shuffle::Global).epochs(4), &[9, 9], 30);
-        check_cut(|| round_robin().assignment(Assignment::Caffe), &[9, 9], 30);
+        check_cut(|| round_robin().epochs(0).assignment(Assignment::Caffe), &[9, 9], 30);
         let snapshot = {
             let mut first = round_robin().build().unwrap();
             take(&mut first.take_lanes().unwrap(), &[2, 2]);
@@ -169,7 +172,7 @@ fn caffes_random_sequence_goes_on_where_it_was() {
         assert_eq!(other, FeedError::Snapshot(SnapshotError::CaffeRandom));
 
         // Drawing the numbers of so many records again would take hours.
-        let planned = || round_robin().shuffle(Shuffle::Global);
+        let planned = || round_robin().epochs(0).shuffle(Shuffle::Global);
         let text = planned().build().unwrap().snapshot().unwrap().to_string();
         let (body, _) = text.split_at(text.rfind("checksum ").unwrap());
         let far = body.replace("next epoch 0 ", "next epoch 1000000000 ");
@@ -183,9 +186,10 @@ fn caffes_random_sequence_goes_on_where_it_was() {
 #[test]
 fn a_run_that_has_ended_stays_ended() {
     must_end("a run at its end", || {
-        for describe in
-            [|| feed(images(7), 2).batch_size(2).epochs(1), || feed(images(7), 2).batch_size(2).once()]
-        {
+        for describe in [
+            || feed(images(7), 2).batch_size(2).epochs(1),
+            || feed(images(7), 2).batch_size(2).epochs(Epochs::OnePass),
+        ] {
             let mut first = describe().build().unwrap();
             let given: usize =
                 first.steps().map(|step| step.unwrap().iter().map(Batch::len).sum::<usize>()).sum();
@@ -218,7 +222,7 @@ fn snapshots_of_the_first_version_are_gone_on_from() {
 fn snapshots_of_workers_at_different_steps_are_joined_or_refused() {
     must_end("workers at different steps", || {
         let world = World::new(2, 4).unwrap();
-        let worker = |number| feed(images(40), 2).batch_size(2).epochs(1).worker(world, number);
+        let worker = |number| feed(images(40), 2).batch_size(2).epochs(1).share(JobWorker { world, number });
         let after = |number, batches: [usize; 2]| {
             let mut feed = worker(number).build().unwrap();
             take(&mut feed.take_lanes().unwrap(), &batches);

@@ -10,7 +10,7 @@ use percolator::record::StepId;
 use percolator::snapshot::SnapshotError;
 use percolator::source::{ImageList, IndexPlace};
 use percolator::transform::CaffeEra;
-use percolator::{Feed, FeedBuilder, FeedError, Shuffle, Snapshot, Transform};
+use percolator::{Feed, FeedBuilder, FeedError, Seed, Shuffle, Snapshot, Transform};
 
 use crate::common;
 use crate::common::process::must_end;
@@ -20,7 +20,7 @@ use crate::runs::{check_cut, feed, hosts, images, take, unverified, window};
 #[test]
 fn what_is_no_snapshot_of_the_run_is_refused_with_the_difference() {
     must_end("snapshots of others", || {
-        let of = |source| feed(source, 2).batch_size(3).seed(1).shuffle(Shuffle::Global);
+        let of = |source| feed(source, 2).batch_size(3).epochs(0).seed(1).shuffle(Shuffle::Global);
         let describe = |records| of(images(records));
         let mut first = describe(20).build().unwrap();
         take(&mut first.take_lanes().unwrap(), &[2, 3]);
@@ -153,7 +153,7 @@ fn a_rebuilt_part_of_a_data_set_is_refused() {
         for how in ["as it was", "permuted"] {
             common::write_lmdb(&path(how), rebuilt(how));
         }
-        let joined = |how: &str| Feed::builder().lmdb(path("front")).and_lmdb(path(how));
+        let joined = |how: &str| Feed::builder().lmdb(path("front")).lmdb(path(how));
         let round_robin = |how: &str| hosts(joined(how).batch_size(3).index(IndexPlace::Memory), 1);
         for mode in [|feed: FeedBuilder| feed, |feed: FeedBuilder| feed.shuffle(Shuffle::Global).epochs(2)] {
             let snapshot = mode(round_robin("as it was")).build().unwrap().snapshot().unwrap();
@@ -218,7 +218,7 @@ fn what_crops_are_drawn_from_and_which_databases_come_first_is_known_by_a_snapsh
         write("b", 10);
         let joined = |one: &str, other: &str| {
             let feed =
-                Feed::builder().lmdb(path(one)).and_lmdb(path(other)).index(IndexPlace::Memory).batch_size(3);
+                Feed::builder().lmdb(path(one)).lmdb(path(other)).index(IndexPlace::Memory).batch_size(3);
             hosts(feed.transform(Transform::new().crop(2)), 1)
         };
         check_cut(|| joined("a", "b").seed(4), &[5], 12);
@@ -233,7 +233,7 @@ fn what_crops_are_drawn_from_and_which_databases_come_first_is_known_by_a_snapsh
         assert!(matches!(swapped, SnapshotError::OtherData { .. }), "{swapped}");
         for (other, is) in [
             (joined("a", "b").seed(5), "seed 5"),
-            (joined("a", "b").caffe_random(4, CaffeEra::Today), "caffe 4"),
+            (joined("a", "b").seed(Seed::Caffe { seed: 4, era: CaffeEra::Today }), "caffe 4"),
         ] {
             // Either difference is refused.
             let error = refused(other);

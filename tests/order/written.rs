@@ -8,15 +8,15 @@ use std::path::Path;
 
 use percolator::batch::Field;
 use percolator::decoder::Decoded;
-use percolator::feed::ConfigError;
-use percolator::order::{Assignment, AutoShardPolicy, World};
+use percolator::feed::{ConfigError, Receipts};
+use percolator::order::{Assignment, AutoShardPolicy, BatchSize, JobWorker, Ranks, ShuffleSpec, World};
 use percolator::record::StepId;
 use percolator::snapshot::SnapshotError;
 use percolator::source::{Cursor, FnSource, Identity, Record, Source, SourceError};
 use percolator::transform::CaffeEra;
 use percolator::{
-    BadRecords, DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Receipt, Row, Shuffle,
-    Snapshot,
+    BadRecords, DecodeFailure, Device, Dtype, Epochs, Feed, FeedBuilder, FeedError, LastBatch, Receipt, Row,
+    Seed, Shuffle, Snapshot,
 };
 use proptest::prelude::*;
 
@@ -124,7 +124,7 @@ impl Options {
         let mut feed = Feed::builder().threads(1).prefetch(1).memory_limit(64 << 20).seed(self.seed);
         for (number, &records) in self.files.iter().enumerate() {
             let name = format!("{}{number}", self.name);
-            feed = feed.and_source(FnSource::new(name, records, |position, value| {
+            feed = feed.source(FnSource::new(name, records, |position, value| {
                 value.extend(position.to_le_bytes());
                 Ok(())
             }));
@@ -136,32 +136,33 @@ impl Options {
                 index => Ok(row.set(0, index)?),
             }
         };
-        feed = feed.fields([Field::scalar("index", Dtype::U8)]).decode(decode);
+        feed = feed.decode([Field::scalar("index", Dtype::U8)], decode);
         feed = feed.devices((0..place.lanes).map(Device::host));
         if skips_bad {
             feed = feed.bad_records(BadRecords::skip().at_most_rate(1.0));
         }
         if let Some(seed) = self.caffe {
-            feed = feed.caffe_random(seed, CaffeEra::Today);
+            feed = feed.seed(Seed::Caffe { seed, era: CaffeEra::Today });
         }
-        let size = usize::try_from(place.size).unwrap();
-        feed = if place.is_global { feed.global_batch_size(size) } else { feed.batch_size(size) };
-        if self.is_once {
-            feed = feed.once();
-        }
+        feed = feed.batch_size(match place.is_global {
+            true => BatchSize::Global(place.size),
+            false => BatchSize::PerReplica(place.size),
+        });
         if !self.is_planned {
-            return feed.ranks(place.first, place.of);
+            feed = feed.epochs(if self.is_once { Epochs::OnePass } else { Epochs::RoundRobin });
+            return feed.share(Ranks { first: place.first, of: place.of });
         }
         feed = feed.epochs(self.epochs).mix(self.weights.clone());
-        feed = feed.receipts(self.receipts > 0).receipt_contents(self.receipts > 1);
+        feed = feed
+            .receipts([Receipts::Off, Receipts::Positions, Receipts::Contents][usize::from(self.receipts)]);
         if let Ok(world) = World::new(place.of, place.of.saturating_mul(place.lanes)) {
-            feed = feed.worker(world, place.first);
+            feed = feed.share(JobWorker { world, number: place.first });
         }
         if let Some(shuffle) = self.shuffle {
             feed = feed.shuffle(shuffle);
         }
         if let Some(bytes) = self.window_bytes {
-            feed = feed.shuffle_in_windows_of_bytes(bytes);
+            feed = feed.shuffle(ShuffleSpec::WindowsOfBytes(bytes));
         }
         if let Some(last) = self.last {
             feed = feed.last_batch(last);
@@ -244,7 +245,7 @@ proptest! {
 fn more_ranks_than_a_snapshot_has_are_refused_before_the_run() {
     let feed = |of| {
         let source = MemorySource::images("ranks", 5, 1, 2, 2);
-        Feed::builder().source(source).ranks(0, of).memory_limit(64 << 20).build()
+        Feed::builder().source(source).share(Ranks { first: 0, of }).memory_limit(64 << 20).build()
     };
     let folder = tempfile::tempdir().unwrap();
     check(&feed(65_536).unwrap(), folder.path());

@@ -9,7 +9,7 @@ use percolator::decoder::RecordCause;
 use percolator::proto::Datum;
 use percolator::source::{ImageList, Lmdb, Source as _};
 use percolator::transform::CaffeEra;
-use percolator::{Feed, FeedBuilder, FeedError, Phase, Transform};
+use percolator::{Feed, FeedBuilder, FeedError, Phase, Seed, Transform};
 use prost::Message as _;
 use tempfile::TempDir;
 
@@ -87,7 +87,9 @@ fn a_list_is_shuffled_with_caffes_numbers() {
             .relative_to(folder.path())
             .shuffled(seed);
         let wanted = labels(Feed::builder().source(list).batch_size(4));
-        let found = labels(net(&folder, "shuffle: true", more).caffe_random(1701, CaffeEra::Today));
+        let found = labels(
+            net(&folder, "shuffle: true", more).seed(Seed::Caffe { seed: 1701, era: CaffeEra::Today }),
+        );
         assert_eq!(found, wanted);
         let (first, second) = found.split_at(lines.len());
         assert_ne!(first, plain, "shuffled");
@@ -106,7 +108,8 @@ fn a_list_is_begun_where_caffe_would() {
     let (folder, lines) = files();
     let skip = (rand_mt::Mt::new(1701).next_u32() % 7) as usize;
     assert!(skip > 0, "a seed that passes over some lines");
-    let found = arrays(net(&folder, "rand_skip: 7", "").caffe_random(1701, CaffeEra::Today), 3).1;
+    let found =
+        arrays(net(&folder, "rand_skip: 7", "").seed(Seed::Caffe { seed: 1701, era: CaffeEra::Today }), 3).1;
     let wanted: Vec<i32> =
         lines[skip..].iter().chain(&lines).map(|(_, label)| *label).take(found.len()).collect();
     assert_eq!(found, wanted);

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use percolator::feed::ConfigError;
-use percolator::order::{AutoShardPolicy, OrderError, World};
+use percolator::order::{AutoShardPolicy, JobWorker, OrderError, Ranks, World};
 use percolator::reader::{ReaderError, Registry};
 use percolator::record::RecordId;
 use percolator::source::{Cursor, IndexPlace, Joined, LevelDb, Lmdb, Matching, Source, SourceError};
-use percolator::{Batch, Device, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Target};
+use percolator::{Batch, Device, Epochs, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Target};
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
@@ -65,13 +65,13 @@ impl Shards {
     }
 
     fn feed(&self) -> FeedBuilder {
-        let feed = Feed::builder().lmdb(self.path(0)).and_leveldb(self.path(1)).and_leveldb(self.path(2));
-        quiet(feed.and_leveldb(self.path(3)).and_source(Lmdb::open(self.path(4)).unwrap()))
+        let feed = Feed::builder().lmdb(self.path(0)).leveldb(self.path(1)).leveldb(self.path(2));
+        quiet(feed.leveldb(self.path(3)).source(Lmdb::open(self.path(4)).unwrap()))
     }
 }
 
 fn quiet(feed: FeedBuilder) -> FeedBuilder {
-    feed.registry(&Registry::new()).threads(2).index(IndexPlace::Memory)
+    feed.threads(2).index(IndexPlace::Memory)
 }
 
 /// The naive twin: all records in memory, and the number of records in each file.
@@ -112,7 +112,7 @@ fn databases_are_mixed_in_exact_proportions_and_go_on_so() {
     must_end("a mixture", || {
         let shards = Shards::write();
         let describe = |shuffle| {
-            let feed = Feed::builder().lmdb(shards.path(0)).and_leveldb(shards.path(3));
+            let feed = Feed::builder().lmdb(shards.path(0)).leveldb(shards.path(3));
             quiet(feed).mix([3, 1]).batch_size(8).epochs(2).seed(3).shuffle(shuffle)
         };
         for shuffle in [Shuffle::No, Shuffle::Global] {
@@ -218,14 +218,17 @@ fn round_robin_order_continues_through_all_databases() {
     let twin = || quiet(Feed::builder().source(Twin::new(&SHARDS)));
     for (lanes, batch_size) in [(1, 1), (2, 7), (3, 16), (1, 50)] {
         let with = |feed: FeedBuilder| hosts(feed.batch_size(batch_size), lanes);
-        let due = steps(with(twin()).once(), usize::MAX);
-        assert!(steps(with(shards.feed()).once(), usize::MAX) == due, "{lanes} lanes of {batch_size}");
+        let due = steps(with(twin()).epochs(Epochs::OnePass), usize::MAX);
+        assert!(
+            steps(with(shards.feed()).epochs(Epochs::OnePass), usize::MAX) == due,
+            "{lanes} lanes of {batch_size}"
+        );
         assert_eq!(due.iter().flatten().map(|(ids, ..)| ids.len()).sum::<usize>(), RECORDS);
         // Two and a half passes.
         let count = (5 * RECORDS / 2).div_ceil(lanes * batch_size);
         assert!(steps(with(shards.feed()), count) == steps(with(twin()), count), "{lanes} of {batch_size}");
     }
-    let ranks = |feed: FeedBuilder| feed.batch_size(4).ranks(1, 3);
+    let ranks = |feed: FeedBuilder| feed.batch_size(4).share(Ranks { first: 1, of: 3 });
     assert!(steps(ranks(shards.feed()), 20) == steps(ranks(twin()), 20));
 }
 
@@ -245,7 +248,10 @@ fn each_worker_gets_what_its_plan_says_by_every_policy() {
             for worker in 0..workers {
                 let with = |feed: FeedBuilder| {
                     let feed = quiet(feed).policy(policy).shuffle(shuffle).seed(9).batch_size(4).epochs(2);
-                    let feed = feed.worker(World::new(workers, 2 * workers).unwrap(), worker);
+                    let feed = feed.share(JobWorker {
+                        world: World::new(workers, 2 * workers).unwrap(),
+                        number: worker,
+                    });
                     steps(hosts(feed.last_batch(LastBatch::Pad), 2), usize::MAX)
                 };
                 let due = with(Feed::builder().source(Twin::new(&SHARDS)));
@@ -257,7 +263,10 @@ fn each_worker_gets_what_its_plan_says_by_every_policy() {
 
 /// The positions that one worker of several gets, in order.
 fn positions(feed: FeedBuilder, workers: usize, worker: usize) -> Vec<u64> {
-    let feed = feed.worker(World::new(workers, workers).unwrap(), worker).batch_size(6).epochs(1);
+    let feed = feed
+        .share(JobWorker { world: World::new(workers, workers).unwrap(), number: worker })
+        .batch_size(6)
+        .epochs(1);
     let steps = steps(feed, usize::MAX);
     steps.iter().flatten().flat_map(|(ids, ..)| ids.iter().map(|id| id.index)).collect()
 }
@@ -271,7 +280,10 @@ fn where_there_are_databases_for_all_workers_each_has_its_own() {
     assert_eq!(by_file(3, 0), (0..13).chain(22..39).collect::<Vec<_>>());
     assert_eq!(by_file(3, 1), (39..44).collect::<Vec<_>>(), "the second database is empty");
     assert_eq!(by_file(3, 2), (13..22).collect::<Vec<_>>());
-    let refused = quiet(shards.feed()).policy(AutoShardPolicy::File).worker(World::new(6, 6).unwrap(), 0);
+    let refused = quiet(shards.feed())
+        .epochs(0)
+        .policy(AutoShardPolicy::File)
+        .share(JobWorker { world: World::new(6, 6).unwrap(), number: 0 });
     let error = FeedError::Config(ConfigError::Order(OrderError::TooFewFiles { files: 5, workers: 6 }));
     assert_eq!(refused.build().unwrap_err(), error);
 }
@@ -330,16 +342,16 @@ fn an_empty_database_does_no_harm_wherever_it_is_and_only_empty_ones_are_an_erro
     common::write_lmdb(&full, (0..5).map(|index| common::image(index, 1, 2, 2)));
     for order in [[&empty, &full, &full], [&full, &empty, &full], [&full, &full, &empty]] {
         for is_planned in [false, true] {
-            let feed = order.iter().fold(Feed::builder(), |feed, path| feed.and_lmdb(path));
+            let feed = order.iter().fold(Feed::builder(), |feed, path| feed.lmdb(path));
             let feed = quiet(feed).batch_size(4);
             let feed = if is_planned { feed.epochs(2).shuffle(Shuffle::Global) } else { feed };
-            let steps = steps(if is_planned { feed } else { feed.once() }, usize::MAX);
+            let steps = steps(if is_planned { feed } else { feed.epochs(Epochs::OnePass) }, usize::MAX);
             let records = steps.iter().flatten().map(|(ids, ..)| ids.len()).sum::<usize>();
             assert_eq!(records, if is_planned { 20 } else { 10 }, "{order:?}");
         }
     }
     for is_planned in [false, true] {
-        let feed = quiet(Feed::builder().lmdb(&empty).and_lmdb(&empty));
+        let feed = quiet(Feed::builder().lmdb(&empty).lmdb(&empty));
         let error = if is_planned { feed.epochs(1) } else { feed }.build().unwrap_err();
         let path = format!("{}, {}", empty.display(), empty.display()).into();
         assert_eq!(error, SourceError::Empty { path }.into());
@@ -366,11 +378,11 @@ fn a_record_of_another_shape_is_named_with_its_own_database_and_its_key() {
         let feed = match is_leveldb {
             true => {
                 common::leveldb::write(&large, leveldb_options(0), records);
-                feed.and_leveldb(&large)
+                feed.leveldb(&large)
             }
             false => {
                 common::write_lmdb(&large, records);
-                feed.and_lmdb(&large)
+                feed.lmdb(&large)
             }
         };
         let FeedError::Record(error) = error_of(feed.epochs(1).shuffle(shuffle).seed(4)) else { panic!() };
@@ -404,7 +416,7 @@ fn a_bad_record_is_named_with_its_own_database_where_nobody_has_counted_them() {
         common::leveldb::write(&path(number), leveldb_options(0), records.collect::<Records>());
     }
     for batch_size in [1, 4, 5, 20] {
-        let feed = Feed::builder().leveldb(path(0)).and_leveldb(path(1)).and_leveldb(path(2));
+        let feed = Feed::builder().leveldb(path(0)).leveldb(path(1)).leveldb(path(2));
         let FeedError::Record(error) = error_of(quiet(feed).batch_size(batch_size)) else { panic!() };
         assert_eq!((&error.path, error.id.index, &error.key.0), (&path(1), 13, &common::key(5)), "{error}");
     }
@@ -451,9 +463,9 @@ fn says(name: &str, records: Option<u64>) -> Says {
 #[test]
 fn a_database_that_ends_before_it_said_is_an_error_that_names_it() {
     for is_planned in [false, true] {
-        let feed = quiet(Feed::builder().source(says("a", Some(5))).and_source(says("b", Some(6))));
-        let feed = feed.and_source(says("c", Some(5))).batch_size(3);
-        match error_of(if is_planned { feed.epochs(1) } else { feed.once() }) {
+        let feed = quiet(Feed::builder().source(says("a", Some(5))).source(says("b", Some(6))));
+        let feed = feed.source(says("c", Some(5))).batch_size(3);
+        match error_of(if is_planned { feed.epochs(1) } else { feed.epochs(Epochs::OnePass) }) {
             FeedError::Reader(ReaderError::Source(error)) => {
                 let due = "memory/b: record 5: expected 6 records, but the database ends";
                 assert_eq!(error.to_string(), due);
@@ -465,7 +477,7 @@ fn a_database_that_ends_before_it_said_is_an_error_that_names_it() {
 
 #[test]
 fn databases_that_do_not_say_how_many_records_they_have_are_counted_one_by_one() {
-    let feed = || quiet(Feed::builder().source(says("a", None)).and_source(says("b", None)));
+    let feed = || quiet(Feed::builder().source(says("a", None)).source(says("b", None)));
     assert_eq!(positions(feed(), 2, 0), [0, 1, 2, 3, 4]);
     assert_eq!(positions(feed(), 2, 1), [5, 6, 7, 8, 9]);
 }
@@ -474,7 +486,7 @@ fn databases_that_do_not_say_how_many_records_they_have_are_counted_one_by_one()
 fn an_error_and_a_panic_of_the_second_source_end_the_feed_with_its_own_words() {
     let first = || MemorySource::images("a", 4, 3, 2, 2);
     let second = || MemorySource::images("b", 4, 3, 2, 2);
-    let feed = |second: MemorySource| quiet(Feed::builder().source(first()).and_source(second)).batch_size(2);
+    let feed = |second: MemorySource| quiet(Feed::builder().source(first()).source(second)).batch_size(2);
     let error = error_of(feed(second().fail_at(2))).to_string();
     assert_eq!(error, "memory/b: record 2: a fault of the test");
     let error = error_of(feed(second().panic_at(3))).to_string();
@@ -495,7 +507,7 @@ fn images_and_masks_may_both_be_of_several_databases() {
         Joined::new(Lmdb::open(&paths[0]).unwrap()).and(Lmdb::open(&paths[1]).unwrap())
     };
     let feed = |masks: &[PathBuf; 2]| {
-        let feed = quiet(Feed::builder().lmdb(&images[0]).and_lmdb(&images[1]));
+        let feed = quiet(Feed::builder().lmdb(&images[0]).lmdb(&images[1]));
         feed.target(Target::paired(open(masks), Matching::Keys)).batch_size(4)
     };
     for shuffle in [Shuffle::No, Shuffle::Global] {
@@ -508,7 +520,7 @@ fn images_and_masks_may_both_be_of_several_databases() {
         assert_eq!(records.sum::<usize>(), 10);
     }
     let others = [masks[0].clone(), write("others", 5..11)];
-    match error_of(feed(&others).once()) {
+    match error_of(feed(&others).epochs(Epochs::OnePass)) {
         FeedError::Reader(ReaderError::Source(SourceError::KeysDiffer {
             path, companions, index, ..
         })) => {

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lmdb::{DatabaseFlags, Environment, Transaction as _, WriteFlags};
-use percolator::Feed;
 use percolator::source::{IndexPlace, LevelDb, Lmdb, LmdbError, Source, SourceError};
+use percolator::{Epochs, Feed};
 use tempfile::tempdir;
 
 use crate::common;
@@ -230,7 +230,7 @@ fn a_feed_goes_on_over_a_database_that_is_indexed() {
     let database = Written::of(200);
     let source = database.indexed();
     let records = must_end("a feed over an indexed database", move || {
-        let mut feed = Feed::builder().source(source).batch_size(20).once().build().unwrap();
+        let mut feed = Feed::builder().source(source).batch_size(20).epochs(Epochs::OnePass).build().unwrap();
         feed.steps()
             .map(|step| step.unwrap().iter().map(|batch| batch.labels().unwrap().len()).sum::<usize>())
             .sum::<usize>()

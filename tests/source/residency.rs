@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use percolator::order::{AutoShardPolicy, World};
+use percolator::order::{AutoShardPolicy, JobWorker, World};
 use percolator::source::{IndexPlace, LevelDb, Lmdb, Source};
 use percolator::{Dtype, Feed, FeedBuilder};
 use rusty_leveldb::Options;
@@ -194,7 +194,7 @@ fn half(path: &Path, is_leveldb: bool, batch: usize) -> FeedBuilder {
     };
     source.index(&place).unwrap();
     let feed = feed(path, is_leveldb).index(place).policy(AutoShardPolicy::Data).epochs(1);
-    feed.batch_size(batch).prefetch(1).worker(World::new(2, 2).unwrap(), 0)
+    feed.batch_size(batch).prefetch(1).share(JobWorker { world: World::new(2, 2).unwrap(), number: 0 })
 }
 
 /// Runs a feed to its end; returns the number of records.

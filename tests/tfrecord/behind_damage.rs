@@ -5,7 +5,7 @@ use std::fs;
 
 use percolator::source::{Access, IndexPlace, Source, SourceError};
 use percolator::tfrecord::{Compression, TfRecord, TfRecordError};
-use percolator::{Feed, RawBytes};
+use percolator::{Epochs, Feed, RawBytes};
 use tempfile::tempdir;
 
 use crate::common;
@@ -144,7 +144,7 @@ fn a_feed_ends_at_the_damaged_record_and_loses_none_before_it() {
                 fs::write(&path, packed(&file, compression, 1)).unwrap();
                 let feed = Feed::builder().tfrecord(&path).access(access).decoder(RawBytes::fixed());
                 let (mut delivered, mut error) = (0, None);
-                for batch in feed.batch_size(5).once().threads(2).build().unwrap() {
+                for batch in feed.batch_size(5).epochs(Epochs::OnePass).threads(2).build().unwrap() {
                     match batch {
                         Ok(batch) => delivered += batch.len(),
                         Err(found) => error = Some(found.to_string()),

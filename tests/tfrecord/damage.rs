@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use percolator::source::{Access, IndexPlace, Joined, Source, SourceError};
 use percolator::tfrecord::{Compression, TfRecord, TfRecordOptions};
-use percolator::{Feed, FeedBuilder, FeedError, RawBytes, Shuffle};
+use percolator::{Epochs, Feed, FeedBuilder, FeedError, RawBytes, Shuffle};
 
 use crate::common;
 use crate::common::process::this_test;
@@ -115,7 +115,7 @@ impl Files {
 
     fn feed(&self, folder: &Path) -> FeedBuilder {
         let paths = self.paths(folder);
-        let feed = paths.iter().fold(Feed::builder(), |feed, path| feed.and_tfrecord(path));
+        let feed = paths.iter().fold(Feed::builder(), |feed, path| feed.tfrecord(path));
         feed.decoder(RawBytes::up_to(1 << 20)).batch_size(1).threads(2)
     }
 }
@@ -251,7 +251,7 @@ impl Format for Files {
             BY_POSITION | BY_POSITION_READ => Reading::of(|items| {
                 by_position(&self.open(folder, &options.compression(self.compression))?, items)
             }),
-            FED => Reading::of(|items| fed(self.feed(folder).access(access).once(), items)),
+            FED => Reading::of(|items| fed(self.feed(folder).access(access).epochs(Epochs::OnePass), items)),
             _ => Reading::of(|items| {
                 let index = IndexPlace::Folder(folder.join("indexes"));
                 let feed = self.feed(folder).access(access).index(index);

@@ -7,10 +7,10 @@ use std::convert::Infallible;
 use std::fs;
 use std::path::Path;
 
-use percolator::example::{Example, ExampleWriter, SequenceExample};
+use percolator::example::{Example, ExampleFields, ExampleWriter, SequenceExample};
 use percolator::source::{FnSource, SourceError};
 use percolator::tfrecord::{Compression, TfRecordWriter};
-use percolator::{Feed, FeedBuilder, FeedError};
+use percolator::{Epochs, Feed, FeedBuilder, FeedError};
 
 use crate::common::process::this_test;
 use crate::example_twin::{Map, Value, lists_of_view, of_prosts_example, of_prosts_sequence, of_view};
@@ -169,7 +169,11 @@ impl Format for Examples {
 }
 
 fn fed(feed: FeedBuilder, items: &mut Vec<Map<Value>>) -> Result<(), FeedError> {
-    let feed = feed.example(FIELDS.parse().unwrap()).batch_size(1).threads(2).once();
+    let feed = feed
+        .example(FIELDS.parse::<ExampleFields>().unwrap())
+        .batch_size(1)
+        .threads(2)
+        .epochs(Epochs::OnePass);
     for batch in feed.build()? {
         let batch = batch?;
         let ids = batch.get::<i32>("ids")?.into_slice().iter().map(|&id| i64::from(id)).collect();

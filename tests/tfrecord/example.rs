@@ -4,9 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use percolator::batch::ImageShape;
-use percolator::example::{Example, ExampleImage, Feature, ImageShapeFrom, SequenceExample};
+use percolator::example::{
+    Example, ExampleFields, ExampleImage, Examples, Feature, ImageShapeFrom, SequenceExample,
+};
 use percolator::source::IndexPlace;
-use percolator::{ColorMode, Dtype, Feed, FeedBuilder, Layout, Shuffle, Transform};
+use percolator::{ColorMode, Dtype, Epochs, Feed, FeedBuilder, Layout, Shuffle, Transform};
 use serde_json::Value;
 
 use crate::examples::{batch_of, source, written};
@@ -178,7 +180,7 @@ fn images_are_those_of_the_databases() {
             let feed = || Feed::builder().transform(transform.clone()).dtype(dtype).layout(layout);
             let image = image.clone().label("image/class/label");
             let file = data("tensorflow").join(file);
-            let ours = images(feed().tfrecord(&file).index(IndexPlace::Memory).example_image(image));
+            let ours = images(feed().tfrecord(&file).index(IndexPlace::Memory).example(image));
             let theirs = images(feed().lmdb(data("golden").join(database)));
             assert!(ours == theirs, "{}, {transform:?}, {dtype}, {layout}", file.display());
             assert!(ours.iter().any(|(_, _, labels)| labels.iter().any(|&label| label > 0)));
@@ -188,18 +190,15 @@ fn images_are_those_of_the_databases() {
 
 #[test]
 fn an_image_has_other_features_beside_it() {
+    let image = ExampleImage::raw("image/raw", ImageShapeFrom::Feature("image/shape".to_owned()));
+    let fields = "image/shape as shape:i32[3],image/class/label as class:i64,none:f32[2]=0.5,\
+                  each:i32[2x2]=[1,2,3,4]";
     let feed = Feed::builder()
         .source(source(records("raw.tfrecord")))
-        .example_image(ExampleImage::raw("image/raw", ImageShapeFrom::Feature("image/shape".to_owned())))
-        .example(
-            "image/shape as shape:i32[3],image/class/label as class:i64,none:f32[2]=0.5,\
-             each:i32[2x2]=[1,2,3,4]"
-                .parse()
-                .unwrap(),
-        )
+        .example(Examples { fields: fields.parse().unwrap(), image: Some(image) })
         .labels_i64(true)
         .batch_size(64)
-        .once();
+        .epochs(Epochs::OnePass);
     let batch = feed.build().unwrap().into_iter().next().unwrap().unwrap();
     let names: Vec<_> = batch.fields().iter().map(|field| field.name().to_owned()).collect();
     assert_eq!(names, ["data", "label", "label_f32", "label_i64", "shape", "class", "none", "each"]);
@@ -224,8 +223,11 @@ fn raw_floats_are_images_however_they_are_written() {
     let scattered = chunk(1, &chunk(1, &entry));
     let shape = ImageShapeFrom::Fixed(ImageShape { channels: 3, height: 2, width: 2 });
     let image = ExampleImage::raw("image", shape);
-    let feed =
-        Feed::builder().source(source(vec![packed, scattered])).example_image(image).batch_size(2).once();
+    let feed = Feed::builder()
+        .source(source(vec![packed, scattered]))
+        .example(image)
+        .batch_size(2)
+        .epochs(Epochs::OnePass);
     let batch = feed.build().unwrap().into_iter().next().unwrap().unwrap();
     assert_eq!(batch.pixels::<f32>().unwrap(), [&*values, &*values].concat());
 }
@@ -248,8 +250,8 @@ fn pixels_whose_channels_lie_side_by_side_are_put_in_planes() {
     let interleaved = record(&side_by_side, [6, 5, 3]);
     let shape = ImageShape { channels, height, width };
     let fed = |record: &Vec<u8>, image: ExampleImage, transform: Transform| {
-        let feed = Feed::builder().source(source(vec![record.clone(); 3])).example_image(image);
-        let feed = feed.transform(transform).batch_size(3).once();
+        let feed = Feed::builder().source(source(vec![record.clone(); 3])).example(image);
+        let feed = feed.transform(transform).batch_size(3).epochs(Epochs::OnePass);
         let batch = feed.build().unwrap().into_iter().next().unwrap().unwrap();
         batch.pixels::<f32>().unwrap().to_vec()
     };
@@ -267,7 +269,8 @@ fn pixels_whose_channels_lie_side_by_side_are_put_in_planes() {
     }
     let floats = written(|to| to.floats("image", [0.0; 90]));
     let image = ExampleImage::interleaved("image", ImageShapeFrom::Fixed(shape));
-    let feed = Feed::builder().source(source(vec![floats])).example_image(image).batch_size(1).once();
+    let feed =
+        Feed::builder().source(source(vec![floats])).example(image).batch_size(1).epochs(Epochs::OnePass);
     let error = feed.build().unwrap().into_iter().next().unwrap().unwrap_err().to_string();
     assert!(error.contains("only pixels of bytes are read with their channels side by side"), "{error}");
 }
@@ -277,7 +280,7 @@ fn pixels_whose_channels_lie_side_by_side_are_put_in_planes() {
 fn a_record_of_another_kind_is_told() {
     let example = written(|to| to.ints("x", [1]).bytes("name", ["n"]));
     let error = |records: Vec<Vec<u8>>, feed: FeedBuilder| {
-        let feed = feed.source(source(records)).batch_size(1).once();
+        let feed = feed.source(source(records)).batch_size(1).epochs(Epochs::OnePass);
         match feed.build() {
             Err(error) => error.to_string(),
             Ok(feed) => feed.into_iter().find_map(Result::err).unwrap().to_string(),
@@ -298,18 +301,18 @@ fn a_record_of_another_kind_is_told() {
     ] {
         for (feed, wanted) in [
             (Feed::builder(), "a Datum"),
-            (Feed::builder().example("x:i64".parse().unwrap()), "a tf.train.Example"),
-            (Feed::builder().example_image(ExampleImage::encoded("image")), "a tf.train.Example"),
+            (Feed::builder().example("x:i64".parse::<ExampleFields>().unwrap()), "a tf.train.Example"),
+            (Feed::builder().example(ExampleImage::encoded("image")), "a tf.train.Example"),
         ] {
             let said = error(vec![value.clone()], feed);
             assert!(said.contains(&format!("its value is {what}, and not {wanted}: ")), "{said}");
         }
     }
     let datum = crate::common::datum(1, 1, 2, 3, vec![1, 2]);
-    let said = error(vec![datum], Feed::builder().example("x:i64".parse().unwrap()));
+    let said = error(vec![datum], Feed::builder().example("x:i64".parse::<ExampleFields>().unwrap()));
     assert!(said.contains("its value is a Datum, and not a tf.train.Example: leave"), "{said}");
     // What is merely missing stays that.
-    let said = error(vec![example], Feed::builder().example("y:i64".parse().unwrap()));
+    let said = error(vec![example], Feed::builder().example("y:i64".parse::<ExampleFields>().unwrap()));
     assert!(said.contains("\"y\"") && !said.contains("its value is"), "{said}");
     // A file in the place of pixels.
     let mut file = crate::common::datum(3, 8, 8, 3, std::fs::read(data("images/420.jpg")).unwrap());
@@ -320,10 +323,9 @@ fn a_record_of_another_kind_is_told() {
 #[cfg(feature = "serde")]
 #[test]
 fn examples_are_plain_data() {
-    let feed = Feed::builder()
-        .lmdb("somewhere")
-        .example("a:i64[2],name:bytes=\"\\x00\"".parse().unwrap())
-        .example_image(ExampleImage::encoded("image").label("label"));
+    let fields = "a:i64[2],name:bytes=\"\\x00\"".parse().unwrap();
+    let image = Some(ExampleImage::encoded("image").label("label"));
+    let feed = Feed::builder().lmdb("somewhere").example(Examples { fields, image });
     let text = serde_json::to_string(feed.spec()).unwrap();
     let spec: percolator::feed::FeedSpec = serde_json::from_str(&text).unwrap();
     assert_eq!(&spec, feed.spec());
@@ -331,7 +333,7 @@ fn examples_are_plain_data() {
         text.contains(r#""decoder":{"example":{"fields":"a:i64[2],name:bytes=\"\\x00\"","image":"#),
         "{text}"
     );
-    let empty = Feed::builder().example_image(ExampleImage::encoded("image"));
+    let empty = Feed::builder().example(ExampleImage::encoded("image"));
     let text = serde_json::to_string(empty.spec()).unwrap();
     assert_eq!(&serde_json::from_str::<percolator::feed::FeedSpec>(&text).unwrap(), empty.spec());
 }

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 
 use percolator::batch::Element;
 use percolator::decoder::RecordCause;
+use percolator::example::ExampleFields;
 use percolator::{Batch, Feed, FeedError};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -115,7 +116,7 @@ fn several_strings_follow_longer_ones() {
     let record = |strings: &[&str]| written(|to| to.bytes("x", strings));
     let records = vec![record(&["abc", "de"]), record(&["f"]), written(|to| to.ints("y", [1]))];
     let feed = Feed::builder().source(source(records)).batch_size(1).prefetch(1).epochs(2);
-    let feed = feed.example("x:strings[<=2](3),y:i64=7".parse().unwrap()).build().unwrap();
+    let feed = feed.example("x:strings[<=2](3),y:i64=7".parse::<ExampleFields>().unwrap()).build().unwrap();
     let mut seen = Vec::new();
     for batch in feed {
         let batch = batch.unwrap();

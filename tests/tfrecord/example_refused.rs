@@ -4,10 +4,10 @@
 use percolator::batch::ImageShape;
 use percolator::decoder::RecordCause;
 use percolator::example::{
-    ExampleField, ExampleFields, ExampleImage, ExampleWriter, FeatureError, ImageShapeFrom,
+    ExampleField, ExampleFields, ExampleImage, ExampleWriter, Examples, FeatureError, ImageShapeFrom,
 };
 use percolator::feed::ConfigError;
-use percolator::{Dtype, Feed, FeedBuilder, FeedError, Field, Transform};
+use percolator::{Dtype, Epochs, Feed, FeedBuilder, FeedError, Field, Transform};
 
 use crate::examples::{batch_of, source, written};
 
@@ -16,7 +16,11 @@ fn refused(record: Vec<u8>, fields: &str) -> String {
     let good = written(|to| to.ints("a", [1, 2]).floats("f", [0.5]).bytes("s", ["text"]));
     let count = 2;
     let source = source(vec![good, record]);
-    let feed = Feed::builder().source(source).batch_size(count).example(fields.parse().unwrap()).once();
+    let feed = Feed::builder()
+        .source(source)
+        .batch_size(count)
+        .example(fields.parse::<ExampleFields>().unwrap())
+        .epochs(Epochs::OnePass);
     feed.build().unwrap().into_iter().next().unwrap().unwrap_err().to_string()
 }
 
@@ -177,7 +181,7 @@ fn an_image_that_is_none_is_an_error() {
             "the feature \"image\" has 1 value(s), but an image of 1x2x3 takes 6",
         ),
     ] {
-        let feed = Feed::builder().source(source(vec![record])).example_image(image).build();
+        let feed = Feed::builder().source(source(vec![record])).example(image).build();
         let error = feed.unwrap_err().to_string();
         assert!(error.contains(message), "{error}\n{message}");
     }
@@ -202,14 +206,21 @@ fn fields_that_no_feature_becomes_are_refused() {
         of(ExampleField::bytes("a", 2).or_bytes("xyz"))
             .contains("has 3 bytes, but the field takes at most 2")
     );
-    let image = |image| Feed::builder().example_image(image).example("data:i64".parse().unwrap());
+    let image = |image| {
+        let fields = "data:i64".parse().unwrap();
+        Feed::builder().example(Examples { fields, image: Some(image) })
+    };
     let twice = source(vec![written(|to| to.floats("image", [1.0]).ints("data", [1]))]);
     let one = ImageShapeFrom::Fixed(ImageShape { channels: 1, height: 1, width: 1 });
     let twice = image(ExampleImage::raw("image", one)).source(twice).build().unwrap_err().to_string();
     assert!(twice.contains("two fields have the name \"data\""), "{twice}");
     let nothing = build(Feed::builder().example(ExampleFields::new()));
     assert!(nothing.to_string().contains("name fields, or an image"), "{nothing}");
-    let option = build(Feed::builder().example("a:i64".parse().unwrap()).transform(Transform::new().crop(2)));
+    let option = build(
+        Feed::builder()
+            .example("a:i64".parse::<ExampleFields>().unwrap())
+            .transform(Transform::new().crop(2)),
+    );
     assert!(matches!(option, FeedError::Config(ConfigError::ImageOption { option: "transform" })));
 }
 

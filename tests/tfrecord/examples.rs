@@ -1,8 +1,8 @@
 //! Examples for tests: written on the spot, and fed from memory.
 
-use percolator::example::ExampleWriter;
+use percolator::example::{ExampleFields, ExampleWriter};
 use percolator::source::FnSource;
-use percolator::{Batch, Feed, FeedError};
+use percolator::{Batch, Epochs, Feed, FeedError};
 
 pub(crate) fn source(records: Vec<Vec<u8>>) -> FnSource {
     FnSource::new("examples", records.len() as u64, move |position, to| {
@@ -14,8 +14,8 @@ pub(crate) fn source(records: Vec<Vec<u8>>) -> FnSource {
 /// Everything in one batch.
 pub(crate) fn batch_of(records: Vec<Vec<u8>>, fields: &str) -> Result<Batch, FeedError> {
     let count = records.len();
-    let feed = Feed::builder().source(source(records)).batch_size(count).threads(2).once();
-    feed.example(fields.parse().unwrap()).build()?.into_iter().next().unwrap()
+    let feed = Feed::builder().source(source(records)).batch_size(count).threads(2).epochs(Epochs::OnePass);
+    feed.example(fields.parse::<ExampleFields>().unwrap()).build()?.into_iter().next().unwrap()
 }
 
 pub(crate) fn written(write: impl FnOnce(&mut ExampleWriter) -> &mut ExampleWriter) -> Vec<u8> {

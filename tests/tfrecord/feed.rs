@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use percolator::order::{AutoShardPolicy, Block, Blocks, Plan, World};
+use percolator::feed::Receipts;
+use percolator::order::{AutoShardPolicy, Block, Blocks, JobWorker, Plan, World};
 use percolator::receipt::DigestDetail;
 use percolator::record::StepId;
 use percolator::source::{Access, IndexPlace, Source as _, TfRecord};
 use percolator::tfrecord::Compression;
-use percolator::{Feed, FeedBuilder, LastBatch, RawBytes, Receipt, Shuffle, Snapshot};
+use percolator::{Epochs, Feed, FeedBuilder, LastBatch, RawBytes, Receipt, Shuffle, Snapshot};
 use percolator_proof::Verdict;
 use proptest::prelude::*;
 use tempfile::{TempDir, tempdir};
@@ -104,7 +105,7 @@ fn every_order_of_a_lmdb_is_there_for_files() {
         for access in [Access::Mapped, Access::Read] {
             let feed = || shards.feed().access(access).batch_size(4);
             let all: Vec<u64> = (0..RECORDS as u64).collect();
-            assert_eq!(delivered(feed().once()), all);
+            assert_eq!(delivered(feed().epochs(Epochs::OnePass)), all);
             assert_eq!(delivered(feed().epochs(2)), [&all[..], &all[..]].concat());
             if compression != Compression::Plain {
                 continue;
@@ -133,9 +134,14 @@ fn records_of_compressed_files_are_refused_by_position() {
         let feed = || shards.feed().batch_size(4).epochs(1);
         let refused = [
             global(feed()).build().map(drop).unwrap_err().to_string(),
-            global(feed()).worker(World::new(2, 2).unwrap(), 1).build().map(drop).unwrap_err().to_string(),
+            global(feed())
+                .share(JobWorker { world: World::new(2, 2).unwrap(), number: 1 })
+                .build()
+                .map(drop)
+                .unwrap_err()
+                .to_string(),
             feed().shuffle(window).build().map(drop).unwrap_err().to_string(),
-            feed().and_tfrecord(&first).mix([3, 1]).build().map(drop).unwrap_err().to_string(),
+            feed().tfrecord(&first).mix([3, 1]).build().map(drop).unwrap_err().to_string(),
             feed().blocks(NoBlocks).build().map(drop).unwrap_err().to_string(),
         ];
         let indexed = places.map(|place| source.index(&place).unwrap_err().to_string());
@@ -183,7 +189,7 @@ fn shuffled_lmdbs_come_whole() {
     for (number, path) in paths.iter().enumerate() {
         common::write_lmdb(path, (0..5_usize).map(|index| common::image(5 * number + index, 1, 2, 2)));
     }
-    let feed = paths.iter().fold(Feed::builder(), |feed, path| feed.and_lmdb(path));
+    let feed = paths.iter().fold(Feed::builder(), |feed, path| feed.lmdb(path));
     let feed = feed.batch_size(5).shuffle(Shuffle::Files).epochs(6).index(IndexPlace::Beside);
     let mut labels = Vec::new();
     for batch in feed.build().unwrap() {
@@ -208,7 +214,8 @@ fn job(
 ) -> (Vec<u64>, Vec<Receipt>) {
     let (mut positions, mut receipts) = (Vec::new(), Vec::new());
     for worker in 0..world.workers() {
-        let feed = configured(shards.feed()).worker(world, worker).receipt_contents(true);
+        let feed =
+            configured(shards.feed()).share(JobWorker { world, number: worker }).receipts(Receipts::Contents);
         let mut feed = feed.build().unwrap();
         for step in feed.steps() {
             for batch in step.unwrap() {
@@ -293,8 +300,7 @@ fn patterns_are_mixed_as_wholes() {
     let other = folder.path().join("other");
     let records = (0..10).map(|_| (Vec::new(), 1000_u64.to_le_bytes().to_vec())).collect();
     write(&other, &records, Compression::Plain, 1);
-    let feed =
-        shards.feed().and_tfrecord(&other).mix([3, 1]).epochs(1).batch_size(4).last_batch(LastBatch::Drop);
+    let feed = shards.feed().tfrecord(&other).mix([3, 1]).epochs(1).batch_size(4).last_batch(LastBatch::Drop);
     for batch in feed.build().unwrap() {
         let batch = batch.unwrap();
         let others = batch.records().iter().filter(|id| id.index >= RECORDS as u64).count();
@@ -315,7 +321,7 @@ fn a_budget_is_kept() {
 
 #[test]
 fn a_spec_names_the_files() {
-    let feed = Feed::builder().tfrecord("train-*").and_tfrecord("more");
+    let feed = Feed::builder().tfrecord("train-*").tfrecord("more");
     let sources = &feed.spec().sources;
     assert_eq!(sources.len(), 2);
     let text = format!("{sources:?}");

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use burn::tensor::{Device, Tensor, TensorData};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use percolator::source::FnSource;
-use percolator::{Dtype, Feed, Field};
+use percolator::{Dtype, Epochs, Feed, Field};
 use percolator_burn::{BurnBatch as _, Tensors};
 
 /// A batch of images of floats.
@@ -20,14 +20,14 @@ fn batch(records: usize, side: usize) -> Tensors {
         to.push(1);
         Ok(())
     });
-    let feed = Feed::builder()
-        .source(source)
-        .fields([Field::new("data", Dtype::F32, [3, side, side])])
-        .decode(move |_, row| {
+    let feed = Feed::builder().source(source).decode(
+        [Field::new("data", Dtype::F32, [3, side, side])],
+        move |_, row| {
             row.write("data", &vec![0.5_f32; 3 * side * side])?;
             Ok(())
-        });
-    let mut feed = feed.batch_size(records).prefetch(1).once().build().unwrap();
+        },
+    );
+    let mut feed = feed.batch_size(records).prefetch(1).epochs(Epochs::OnePass).build().unwrap();
     let batch = feed.steps().next().unwrap().unwrap().remove(0);
     batch.into_tensors(&Device::flex()).unwrap()
 }

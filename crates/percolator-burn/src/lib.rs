@@ -11,7 +11,7 @@
 //! use std::sync::Arc;
 //!
 //! use burn::tensor::{Device, Int, Tensor};
-//! use percolator::{Feed, FeedBuilder, Shuffle, Transform};
+//! use percolator::{Epochs, Feed, FeedBuilder, Shuffle, Transform};
 //! use percolator_burn::{BurnError, FeedLoader};
 //!
 //! struct Digits {
@@ -29,8 +29,8 @@
 //!     let device = Device::flex();
 //!     let scaled = Transform::new().scale(1.0 / 256.0);
 //!     let feed = |lmdb| Feed::builder().lmdb(lmdb).batch_size(64).transform(scaled.clone());
-//!     let train = loader(feed("mnist_train_lmdb").shuffle(Shuffle::Global), &device)?;
-//!     let valid = loader(feed("mnist_test_lmdb").once(), &device)?;
+//!     let train = loader(feed("mnist_train_lmdb").epochs(0).shuffle(Shuffle::Global), &device)?;
+//!     let valid = loader(feed("mnist_test_lmdb").epochs(Epochs::OnePass), &device)?;
 //!     // SupervisedTraining::new(folder, train, valid).num_epochs(10).launch(learner);
 //!     # let _ = (train, valid);
 //!     Ok(())

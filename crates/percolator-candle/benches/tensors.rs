@@ -26,7 +26,7 @@ fn feed(side: usize, records: usize) -> FeedBuilder {
         row.set("label", i64::from(first))?;
         Ok(())
     };
-    Feed::builder().source(source).fields(fields).decode(decode).batch_size(records)
+    Feed::builder().source(source).decode(fields, decode).batch_size(records)
 }
 
 /// The shapes of batches: the side of an image, and the number of records.

@@ -8,7 +8,7 @@
 //! ```
 //! use percolator_chaos::{Chaos, Fault};
 //! use percolator::source::FnSource;
-//! use percolator::{Feed, FeedError, RawBytes};
+//! use percolator::{Epochs, Feed, FeedError, RawBytes};
 //!
 //! /// The loop that is tested: it must report a disk that fails, and not train on a part of the data.
 //! fn train(feed: Feed) -> Result<usize, FeedError> {
@@ -20,8 +20,8 @@
 //!     Ok(())
 //! });
 //! let chaos = Chaos::new(Fault::record(17).fails("the disk does not answer"));
-//! let feed = Feed::builder().source(chaos.source(records)).decoder(RawBytes::fixed()).batch_size(8).once();
-//! let error = train(feed.build()?).unwrap_err();
+//! let feed = Feed::builder().source(chaos.source(records)).decoder(RawBytes::fixed()).batch_size(8);
+//! let error = train(feed.epochs(Epochs::OnePass).build()?).unwrap_err();
 //! assert_eq!(error.to_string(), "numbers: record 17: the disk does not answer");
 //! assert_eq!(chaos.struck(), 1);
 //! # Ok::<(), FeedError>(())

@@ -8,8 +8,9 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
 use percolator::batch::BatchShape;
 use percolator::example::ExampleFields;
+use percolator::order::Ranks;
 use percolator::transform::CaffeEra;
-use percolator::{Batch, FeedBuilder, Field, Layout, Phase};
+use percolator::{Batch, FeedBuilder, Field, Layout, Phase, Seed};
 use percolator_files::folder_turn::FolderTurn;
 use percolator_files::shown;
 use percolator_files::whole_file::{self, Existing};
@@ -247,7 +248,7 @@ impl Dump {
             // In TEST, Caffe gives every record to one solver. A net's layer may have its own phase, and its
             // feed uses that.
             if self.source.is_net() || self.state.phase() == Phase::Train {
-                feed = feed.ranks(rank, of);
+                feed = feed.share(Ranks { first: rank, of });
             }
         }
         let seed = self.seed.unwrap_or(0);
@@ -258,8 +259,8 @@ impl Dump {
             _ => RandomArg::Indexed,
         });
         Ok(match random {
-            RandomArg::Caffe => feed.caffe_random(caffe_seed()?, CaffeEra::Today),
-            RandomArg::Caffe2015 => feed.caffe_random(caffe_seed()?, CaffeEra::DataReader),
+            RandomArg::Caffe => feed.seed(Seed::Caffe { seed: caffe_seed()?, era: CaffeEra::Today }),
+            RandomArg::Caffe2015 => feed.seed(Seed::Caffe { seed: caffe_seed()?, era: CaffeEra::DataReader }),
             RandomArg::Indexed => feed.seed(seed),
         })
     }

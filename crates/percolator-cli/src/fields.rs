@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use percolator::FeedBuilder;
 use percolator::batch::ImageShape;
-use percolator::example::{ExampleFields, ExampleImage, ImageShapeFrom};
+use percolator::example::{ExampleFields, ExampleImage, Examples, ImageShapeFrom};
 
 use crate::args::with;
 
@@ -61,8 +61,10 @@ impl ExampleArgs {
     }
 
     pub(super) fn with_options(&self, feed: FeedBuilder) -> FeedBuilder {
-        let mut feed = with(feed, self.fields.clone(), FeedBuilder::example);
-        if let Some(feature) = &self.image {
+        if !self.is_given() {
+            return feed;
+        }
+        let image = self.image.as_ref().map(|feature| {
             let image = match (&self.image_shape, self.image_order) {
                 (Some(shape), ImageOrder::Chw) => {
                     ExampleImage::raw(feature, shape_from(shape, |[c, h, w]| [c, h, w]))
@@ -72,9 +74,9 @@ impl ExampleArgs {
                 }
                 (None, _) => ExampleImage::encoded(feature),
             };
-            feed = feed.example_image(with(image, self.label.as_ref(), ExampleImage::label));
-        }
-        feed
+            with(image, self.label.as_ref(), ExampleImage::label)
+        });
+        feed.example(Examples { fields: self.fields.clone().unwrap_or_default(), image })
     }
 }
 

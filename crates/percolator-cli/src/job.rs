@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use anyhow::bail;
 use clap::Args;
-use percolator::order::{Assignment, AutoShardPolicy, Job};
+use percolator::order::{Assignment, AutoShardPolicy, Job, ShuffleSpec};
 use percolator::{FeedBuilder, LastBatch, Shuffle};
 
 use crate::args::{choices, with};
@@ -107,7 +107,7 @@ impl JobArgs {
         let feed = match self.shuffle {
             None => feed,
             Some(ShuffleArg::By(shuffle)) => feed.shuffle(shuffle),
-            Some(ShuffleArg::WindowsOfBytes(bytes)) => feed.shuffle_in_windows_of_bytes(bytes),
+            Some(ShuffleArg::WindowsOfBytes(bytes)) => feed.shuffle(ShuffleSpec::WindowsOfBytes(bytes)),
         };
         feed.mix(self.mix.iter().copied())
     }

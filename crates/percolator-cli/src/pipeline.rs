@@ -72,17 +72,22 @@ impl PipelineArgs {
     /// A feed with all these options except the batch size, for which each subcommand has its own rule.
     pub(super) fn with_options(&self, feed: FeedBuilder, dtype: DtypeArg) -> anyhow::Result<FeedBuilder> {
         let devices = self.devices.iter().map(|name| name.parse()).collect::<Result<Vec<Device>, _>>()?;
-        let mut feed = feed
+        // Even a `false` would be an option for images, which not all records are.
+        let feed = if self.scaled_decode { with_scaled_decode(&feed) } else { feed };
+        let feed = feed
             .devices(devices)
             .dtype(self.dtype.unwrap_or(dtype).into())
             .layout(self.layout.into())
             .transform_on(self.transform_on.into())
             .seed(self.seed);
-        // Even a `false` would be an option for images, which not all records are.
-        if self.scaled_decode {
-            feed = feed.scaled_decode(true);
-        }
         let feed = with(feed, self.prefetch, FeedBuilder::prefetch);
         Ok(with(feed, self.threads, FeedBuilder::threads))
     }
+}
+
+/// The same feed, decoding files smaller whatever its transform says. So far it is plain data.
+fn with_scaled_decode(feed: &FeedBuilder) -> FeedBuilder {
+    let mut spec = feed.spec().clone();
+    spec.scaled_decode = Some(true);
+    spec.into()
 }

@@ -20,7 +20,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use percolator::reader::Registry;
 use percolator::source::FnSource;
 use percolator::{Feed, FeedBuilder, LastBatch, RawBytes};
 use percolator_cluster::leases::Leases;
@@ -104,7 +103,7 @@ fn feed() -> FeedBuilder {
         Ok(())
     });
     let feed = Feed::builder().source(source).decoder(RawBytes::fixed()).batch_size(1);
-    feed.last_batch(LastBatch::Keep).epochs(1).threads(1).registry(&Registry::new())
+    feed.last_batch(LastBatch::Keep).epochs(1).threads(1)
 }
 
 /// What came of a measurement, a minute and a lease.

@@ -50,19 +50,19 @@ use crate::agreement::Failure;
 use crate::iterator::{End, Pipeline};
 use percolator::Device;
 use percolator::FeedBuilder;
-use percolator::order::InputContext;
+use percolator::order::{BatchSize, InputContext, JobWorker};
 
 /// Divides a data set among the replicas of a job: at each step, the parts of the replicas add up to a global
 /// batch. TensorFlow's `experimental_distribute_dataset`.
 ///
-/// Each worker of this process has its own feed, a [`FeedBuilder::worker`] of the job, with the worker's
+/// Each worker of this process has its own feed, a [share](FeedBuilder::share) of the job, with the worker's
 /// devices for lanes. The data set's other options apply to each of these feeds:
 /// [threads](FeedBuilder::threads) and a [memory limit](FeedBuilder::memory_limit) are per worker, too. Its
 /// [policy](FeedBuilder::policy) shards it, and it lasts as many [epochs](FeedBuilder::epochs) as it is set
-/// to. Who gets what is arithmetic ([`Plan`](percolator::order::Plan)), so processes need not communicate. If
-/// the workers have a [collective](InputWorkers::collective), all processes meet once, here, to check that
-/// they are of one job. So a process does not see another's error before they next meet in a
-/// [reduction](StepWeights::reduce).
+/// to: it must have a number of them, or 0 for no end. Who gets what is arithmetic
+/// ([`Plan`](percolator::order::Plan)), so processes need not communicate. If the workers have a
+/// [collective](InputWorkers::collective), all processes meet once, here, to check that they are of one job.
+/// So a process does not see another's error before they next meet in a [reduction](StepWeights::reduce).
 ///
 /// ```
 /// use percolator_distribute::{InputOptions, InputWorker, InputWorkers, ReduceOp, distribute};
@@ -101,8 +101,8 @@ pub fn distribute(
     }
     let world = workers.world();
     let build = |seat: &Seat<'_>| {
-        let described = dataset.clone().global_batch_size(global_batch_size).worker(world, seat.worker);
-        seat.build(described, options)
+        let described = dataset.clone().batch_size(BatchSize::Global(global_batch_size as u64));
+        seat.build(described.share(JobWorker { world, number: seat.worker }), options)
     };
     let pipelines = seats(workers, InputReplicationMode::PerWorker).iter().map(build).collect();
     let pipelines: Result<Vec<Pipeline>, Failure> = pipelines;
@@ -124,7 +124,7 @@ pub fn distribute(
 /// is that of the replica's own feed: the function must make sure that all feeds have the same one.
 ///
 /// ```
-/// use percolator::{Device, Feed};
+/// use percolator::{Device, Epochs, Feed};
 /// use percolator_distribute::{InputOptions, InputWorkers, distribute_from_fn};
 /// use percolator::order::{InputContext, OrderError};
 /// # let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/golden/raw_lmdb");
@@ -132,7 +132,8 @@ pub fn distribute(
 /// let workers = InputWorkers::alone([Device::host(0), Device::host(1)])?;
 /// let described = |context: InputContext| -> Result<_, OrderError> {
 ///     let batch_size = context.per_replica_batch_size(32)?;
-///     Ok(Feed::builder().lmdb(digits).batch_size(usize::try_from(batch_size).unwrap_or(usize::MAX)).once())
+///     let batch_size = usize::try_from(batch_size).unwrap_or(usize::MAX);
+///     Ok(Feed::builder().lmdb(digits).batch_size(batch_size).epochs(Epochs::OnePass))
 /// };
 /// for step in distribute_from_fn(&workers, InputOptions::new(), described)? {
 ///     for batch in step?.batches {

@@ -105,8 +105,8 @@ fn feed(quarantine: &Path) -> Result<(), FeedError> {
         value.extend(if number == 0 { BAD } else { b"good" });
         Ok(())
     });
-    let feed = Feed::builder().source(source).fields([Field::scalar("length", Dtype::I64)]);
-    let feed = feed.decode(|record, row| -> Decoded {
+    let length = Field::scalar("length", Dtype::I64);
+    let feed = Feed::builder().source(source).decode([length], |record, row| -> Decoded {
         match record.value {
             BAD => Err(DecodeFailure::new(REASON)),
             _ => Ok(row.set(0, 4_i64)?),

@@ -62,7 +62,7 @@ impl Value {
                 "leave fields= and image= out",
             ),
             Value::Example => words(
-                "name its features (FeedBuilder::example), or its image (FeedBuilder::example_image)",
+                "name its features, its image, or both (FeedBuilder::example)",
                 "name its features with --fields, or its image with --image, as `percolator inspect` prints \
                  them",
                 "name its features with fields=, or its image with image=",

@@ -38,7 +38,8 @@ use crate::{errors, values};
 /// - a function of a record that returns a dict of its fields: `decode`, `decode_fields`. Its calls come one
 ///   after the other, on several threads, unless `decode_overlaps=True`
 /// - the order: `epochs`, `once`, `shuffle`, `shuffle_bytes`, `mix`, `last_batch`, `assignment`, `policy`,
-///   `seed`, `caffe_seed` (`caffe_era`), `rank`, `world_size`, `environment`, `resume`
+///   `seed`, `caffe_seed` (`caffe_era`), `rank`, `world_size`, `environment`, `resume`. Those from `shuffle`
+///   to `policy`, and `rank`, need `epochs`, of which 0 has no end
 /// - the rest: `batch_size` or `global_batch_size`, `devices`, `threads`, `prefetch`, `memory_limit`,
 ///   `receipts`, `warn_after`, `give_up_after`
 ///
@@ -86,9 +87,9 @@ fn of_net(
 ) -> Result<Result<FeedBuilder, Vec<String>>, FeedError> {
     let Some(layer) = layer else { return percolator::Feed::from_prototxt(path, phase).map(Ok) };
     let mut layers = percolator::Feed::layers_of(&Net::open(path)?, &NetState::from(phase))?;
-    match layers.iter().position(|found| found.layer_name() == layer) {
+    match layers.iter().position(|found| found.spec().layer == layer) {
         Some(position) => Ok(Ok(layers.swap_remove(position))),
-        None => Ok(Err(layers.iter().map(|found| format!("{:?}", found.layer_name())).collect())),
+        None => Ok(Err(layers.iter().map(|found| format!("{:?}", found.spec().layer)).collect())),
     }
 }
 

@@ -27,6 +27,7 @@ def train() -> int:
         tfrecord="*.tfrecord",
         decode=decode,
         decode_fields={"x": ("u8", (12,)), "y": "i64"},
+        epochs=3,
         shuffle=1000,
         devices=["host:0", "host:1"],
         resume=percolator.Snapshot.load("snapshot"),

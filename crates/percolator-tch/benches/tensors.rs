@@ -21,8 +21,7 @@ fn lane(records: usize, shape: [usize; 3]) -> Lane {
             value.extend(position.to_le_bytes());
             Ok(())
         }))
-        .fields([Field::new("data", Dtype::F32, shape), Field::scalar("label", Dtype::I64)])
-        .decode(|record, row| {
+        .decode([Field::new("data", Dtype::F32, shape), Field::scalar("label", Dtype::I64)], |record, row| {
             row.values_mut::<f32>("data")?.fill(f32::from(record.value[0]));
             row.set("label", i64::from(record.value[0]))?;
             Ok(())

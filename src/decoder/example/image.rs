@@ -24,7 +24,7 @@ use percolator_messages::{Datum, Floats, IMAGE_ELEMENTS_MAX};
 /// use percolator::{Feed, Transform};
 ///
 /// let jpeg = ExampleImage::encoded("image/encoded").label("image/class/label");
-/// let feed = Feed::builder().example_image(jpeg).transform(Transform::new().crop(224));
+/// let feed = Feed::builder().example(jpeg).transform(Transform::new().crop(224));
 ///
 /// let pixels = ExampleImage::raw("image/raw", ImageShapeFrom::Feature("image/shape".to_owned()));
 /// ```

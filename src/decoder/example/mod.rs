@@ -36,6 +36,37 @@ use crate::batch::field::Field;
 use crate::source::Record;
 use percolator_messages::Value;
 
+/// What becomes of records that are Examples. Fields alone, or an image alone, become this by [`From`].
+///
+/// ```
+/// use percolator::Feed;
+/// use percolator::example::{ExampleImage, Examples};
+///
+/// let image = ExampleImage::encoded("image/encoded").label("image/class/label");
+/// let fields = "image/class/text as name:bytes".parse()?;
+/// let feed = Feed::builder().example(Examples { fields, image: Some(image) });
+/// # Ok::<(), percolator::example::GrammarError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Examples {
+    /// Which features become which fields.
+    pub fields: ExampleFields,
+    /// The feature that is an image, if there is one. Its fields come first in a batch.
+    pub image: Option<ExampleImage>,
+}
+
+impl From<ExampleFields> for Examples {
+    fn from(fields: ExampleFields) -> Self {
+        Examples { fields, image: None }
+    }
+}
+
+impl From<ExampleImage> for Examples {
+    fn from(image: ExampleImage) -> Self {
+        Examples { fields: ExampleFields::new(), image: Some(image) }
+    }
+}
+
 /// Decodes Examples that hold no image.
 #[derive(Debug)]
 pub(crate) struct ExampleDecoder {

@@ -110,7 +110,7 @@ pub enum LmdbError {
         "{}: it holds databases and not records: {}; name one of them{}",
         shown::path(path),
         Names(names),
-        words(" (lmdb_named, or LmdbOptions::name)", " with --database NAME", " with lmdb_name=")
+        words(" (SourceSpec::Lmdb, or LmdbOptions::name)", " with --database NAME", " with lmdb_name=")
     )]
     HoldsDatabases {
         /// The file.

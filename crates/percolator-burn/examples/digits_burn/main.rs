@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use clap::Parser;
-use percolator::{Feed, FeedBuilder, Shuffle, Transform};
+use percolator::{Epochs, Feed, FeedBuilder, Shuffle, Transform};
 
 use crate::digits::Digits;
 
@@ -53,8 +53,10 @@ fn run(options: &Options) -> anyhow::Result<()> {
     let (train, test) = (folder.path().join("train_lmdb"), folder.path().join("test_lmdb"));
     Digits::train()?.write_lmdb(&train)?;
     Digits::test()?.write_lmdb(&test)?;
-    let data =
-        Data { train: feed(&train, options).shuffle(Shuffle::Global), test: feed(&test, options).once() };
+    let data = Data {
+        train: feed(&train, options).shuffle(Shuffle::Global),
+        test: feed(&test, options).epochs(Epochs::OnePass),
+    };
 
     say(format_args!("With burn's Learner:"))?;
     let (whole, resumed) = (folder.path().join("whole"), folder.path().join("resumed"));

@@ -38,7 +38,8 @@ type Batcher<O> = dyn Fn(Tensors) -> Result<O, BurnError> + Send + Sync;
 /// }
 ///
 /// fn main() -> Result<(), BurnError> {
-///     let feed = Feed::builder().lmdb("mnist_train_lmdb").batch_size(64).shuffle(Shuffle::Global);
+///     let feed = Feed::builder().lmdb("mnist_train_lmdb").batch_size(64);
+///     let feed = feed.epochs(0).shuffle(Shuffle::Global);
 ///     let loader = FeedLoader::new(feed, &Device::flex(), |batch| {
 ///         Ok(Digits { images: batch.get("data")?, labels: batch.get_int("label")? })
 ///     })?;
@@ -55,8 +56,8 @@ type Batcher<O> = dyn Fn(Tensors) -> Result<O, BurnError> + Send + Sync;
 /// progress after the last batch is exactly [`num_items`](DataLoader::num_items). The feed lives on between
 /// epochs, so the first batches of the next one are prefetched while burn validates. After the last epoch
 /// that the feed was [built for](FeedBuilder::epochs) it starts again with the first, as validation needs: a
-/// feed of a [single pass](FeedBuilder::once) delivers the same batches each time. A feed that was built for
-/// none gets as many as burn asks for.
+/// feed of a [single pass](percolator::Epochs::OnePass) delivers the same batches each time. A feed that was
+/// built for none gets as many as burn asks for.
 ///
 /// If an iterator is dropped early, the next one begins the same epoch again. Two at a time are an error.
 ///
@@ -79,9 +80,9 @@ type Batcher<O> = dyn Fn(Tensors) -> Result<O, BurnError> + Send + Sync;
 /// [of its own](FeedBuilder::only_lane).
 ///
 /// Otherwise a part has the steps whose first item is within its bounds, in each epoch, so that parts that
-/// follow each other have each batch once. (A feed of a single pass cannot be divided like this: use
-/// `epochs(0)` instead. Nor can one that resumes, is a worker of a job, or has batches that
-/// [wrap](percolator::LastBatch::Wrap) into the next epoch: its epochs differ in length.)
+/// follow each other have each batch once. (A feed cannot be divided like this if it resumes, is a worker of
+/// a job, or has batches that [wrap](percolator::LastBatch::Wrap) into the next epoch: its epochs differ in
+/// length.)
 ///
 /// # Errors
 ///

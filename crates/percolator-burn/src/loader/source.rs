@@ -65,9 +65,10 @@ impl Source {
         if schedule.blocks {
             return Err(BurnError::Blocks);
         }
+        let has_epochs = schedule.epochs.is_some();
         let epochs = schedule.epochs.unwrap_or(u64::from(schedule.once));
-        // Without a plan there are no epochs.
-        let feed = feed.epochs(epochs);
+        // Without epochs there is no plan.
+        let feed = if has_epochs { feed } else { feed.epochs(epochs) };
         let resolved: ResolvedFeed = feed.clone().resolve()?;
         let plan = resolved.plan().expect("a feed with epochs follows a plan").clone();
         let scope = Scope::of(resolved.spec(), &plan, &Part::Whole)?;

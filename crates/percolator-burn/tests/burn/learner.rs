@@ -20,7 +20,7 @@ use burn::train::{
 };
 use percolator::decoder::Decoded;
 use percolator::source::Record;
-use percolator::{Device as FeedDevice, Dtype, Feed, FeedBuilder, FeedError, Field, Shuffle};
+use percolator::{Device as FeedDevice, Dtype, Epochs, Feed, FeedBuilder, FeedError, Field, Shuffle};
 use percolator_burn::{BurnError, FeedLoader};
 
 use crate::made::{must_end, position, source};
@@ -84,7 +84,7 @@ fn points(damaged: Option<u64>) -> FeedBuilder {
         Ok(())
     };
     let fields = [Field::new("x", Dtype::F32, [2]), Field::new("y", Dtype::F32, [1])];
-    Feed::builder().source(source(256, damaged)).fields(fields).decode(decode).batch_size(16)
+    Feed::builder().source(source(256, damaged)).decode(fields, decode).batch_size(16)
 }
 
 fn loader(feed: FeedBuilder) -> FeedLoader<Points> {
@@ -97,7 +97,7 @@ fn learner() -> Learner<Line> {
 }
 
 fn training(folder: &Path, train: FeedLoader<Points>, epochs: usize) -> SupervisedTraining<Line> {
-    SupervisedTraining::new(folder, Arc::new(train), Arc::new(loader(points(None).once())))
+    SupervisedTraining::new(folder, Arc::new(train), Arc::new(loader(points(None).epochs(Epochs::OnePass))))
         .metric_train_numeric(LossMetric::new())
         .metric_valid_numeric(LossMetric::new())
         .with_metric_logger(InMemoryMetricLogger::new())

@@ -7,8 +7,9 @@ use std::time::Duration;
 use burn::data::dataloader::DataLoader;
 use burn::data::dataset::DatasetError;
 use burn::tensor::Device;
+use percolator::feed::ConfigError;
 use percolator::order::{Block, Blocks, Plan};
-use percolator::{Device as FeedDevice, FeedError, LastBatch, Shuffle};
+use percolator::{Device as FeedDevice, Epochs, Feed, FeedBuilder, FeedError, LastBatch, Shuffle};
 use percolator_burn::{BurnError, BurnFeed as _, FeedLoader};
 
 use crate::made::{Given, epoch, given, loader, must_end, numbers, sorted};
@@ -60,7 +61,7 @@ fn the_items_are_those_that_the_plan_delivers() {
 #[test]
 fn a_feed_of_a_single_pass_starts_again_each_time() {
     must_end(|| {
-        let validation = loader(numbers(11, None).once());
+        let validation = loader(numbers(11, None).epochs(Epochs::OnePass));
         let first = epoch(&validation);
         assert_eq!(sorted(&first), (0..11).collect::<Vec<_>>());
         for _ in 0..3 {
@@ -242,5 +243,13 @@ fn a_loader_is_refused_a_feed_that_cannot_be() {
     assert!(matches!(new(numbers(8, None).blocks(NoBlocks)), BurnError::Blocks));
     assert!(matches!(new(numbers(0, None)), BurnError::Feed(FeedError::Reader(_))));
     assert!(matches!(new(numbers(8, None).devices(Vec::<FeedDevice>::new())), BurnError::Feed(_)));
-    assert!(matches!(new(numbers(8, None).once().epochs(2)), BurnError::Feed(_)));
+    // Plain data can say both.
+    let mut spec = Feed::builder().lmdb("nowhere").spec().clone();
+    (spec.schedule.once, spec.schedule.epochs) = (true, Some(2));
+    let contradicts = new(FeedBuilder::from(spec));
+    let contradiction = ConfigError::OnceAndEpochs { epochs: 2 };
+    assert!(
+        matches!(&contradicts, BurnError::Feed(FeedError::Config(error)) if *error == contradiction),
+        "{contradicts}"
+    );
 }

@@ -88,7 +88,7 @@ pub(crate) fn all_types(records: u64) -> FeedBuilder {
         row.write("padded", &[float(0); 4][..some])?;
         Ok(())
     };
-    Feed::builder().source(source(records, None)).fields(fields).decode(decode).batch_size(4)
+    Feed::builder().source(source(records, None)).decode(fields, decode).batch_size(4)
 }
 
 /// A feed of records that are their positions, as one i64 each.
@@ -99,7 +99,7 @@ pub(crate) fn numbers(records: u64, damaged: Option<u64>) -> FeedBuilder {
         Ok(())
     };
     let fields = [Field::scalar("number", Dtype::I64)];
-    Feed::builder().source(source(records, damaged)).fields(fields).decode(decode).batch_size(4)
+    Feed::builder().source(source(records, damaged)).decode(fields, decode).batch_size(4)
 }
 
 /// What came of a batch: its numbers, which records they are, and on which device.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use burn::data::dataloader::DataLoader;
 use burn::data::dataloader::split::split_dataloader;
 use burn::tensor::Device;
-use percolator::order::{Assignment, World};
-use percolator::{Device as FeedDevice, FeedBuilder, LastBatch, Shuffle};
+use percolator::order::{Assignment, JobWorker, World};
+use percolator::{Device as FeedDevice, Epochs, FeedBuilder, LastBatch, Shuffle};
 use percolator_burn::{BurnError, BurnFeed as _};
 
 use crate::made::{Given, epoch, loader, must_end, numbers, sorted};
@@ -121,6 +121,21 @@ fn batches_that_wrap_are_divided_by_lanes() {
 }
 
 #[test]
+fn a_single_pass_is_divided_and_comes_again() {
+    must_end(|| {
+        let feed = || numbers(23, None).epochs(Epochs::OnePass);
+        for feed in [hosts(feed(), 2), feed()] {
+            let parts = split(feed, &devices());
+            for _ in 0..3 {
+                let given: Vec<Given> = parts.iter().flat_map(|part| epoch(&**part)).collect();
+                assert_eq!(sorted(&given), (0..23).collect::<Vec<_>>());
+                assert!(given.iter().flat_map(|batch| &batch.records).all(|record| record.epoch == 0));
+            }
+        }
+    });
+}
+
+#[test]
 fn a_part_is_left_and_begins_again_without_the_other() {
     must_end(|| {
         for feed in [hosts(numbers(40, None).epochs(2), 2), numbers(40, None).epochs(2)] {
@@ -177,7 +192,7 @@ fn a_divided_loader_resumes_with_burns_checkpoint() {
 #[test]
 fn a_divided_loader_resumes_within_an_epoch() {
     must_end(|| {
-        let feed = || hosts(numbers(41, None).shuffle(Shuffle::Global), 2);
+        let feed = || hosts(numbers(41, None).epochs(0).shuffle(Shuffle::Global), 2);
         let whole = split(feed(), &devices());
         let epochs: Vec<_> = (0..2).map(|_| [epoch(&*whole[0]), epoch(&*whole[1])]).collect();
         let mut stopped = feed().build().unwrap();
@@ -220,11 +235,9 @@ fn a_part_that_cannot_be_is_an_error_and_not_an_empty_epoch() {
         let parts = split(numbers(23, None), &devices());
         let again = refused(&parts[0].slice(0, 4));
         assert!(again.contains("items 0 to 4"), "{again}");
-        let once = refused(&split(numbers(23, None).once(), &devices())[0]);
-        assert!(once.contains("once"), "{once}");
-        let worker = numbers(23, None).worker(World::new(2, 2).unwrap(), 0);
+        let worker = numbers(23, None).share(JobWorker { world: World::new(2, 2).unwrap(), number: 0 });
         let worker = refused(&split(worker, &devices())[0]);
-        assert!(worker.contains("worker"), "{worker}");
+        assert!(worker.contains("does not go together with share"), "{worker}");
         // Caffe's assignment wraps by default.
         let wrapping = [numbers(23, None).last_batch(LastBatch::Wrap), caffe(23, 1)];
         for parts in wrapping.map(|feed| split(feed, &devices())) {

@@ -107,7 +107,7 @@ fn what_is_not_there_is_refused_with_what_is() {
 fn bytes_that_are_no_booleans_are_refused() {
     use percolator::{Dtype, Field};
     let fields = [Field::new("flags", Dtype::Bool, [2])];
-    let feed = numbers(4, None).fields(fields).decode(|_, row| Ok(row.write_bytes("flags", &[1, 2])?));
+    let feed = numbers(4, None).decode(fields, |_, row| Ok(row.write_bytes("flags", &[1, 2])?));
     let mut feed = feed.epochs(1).build().unwrap();
     // So every batch that reaches burn has booleans.
     let error = feed.steps().next().unwrap().unwrap_err().to_string();

@@ -26,7 +26,7 @@ use anyhow::{Context as _, ensure};
 use candle_core::Device;
 use candle_nn::{ModuleT as _, VarMap, loss};
 use clap::Parser as _;
-use percolator::{FeedBuilder, Snapshot};
+use percolator::{Epochs, FeedBuilder, Snapshot};
 use percolator_candle::CandleFeed as _;
 
 use adam::Adam;
@@ -50,7 +50,7 @@ fn learn_digits(options: &Options) -> anyhow::Result<()> {
 
     let mut whole = Training::new(options)?;
     let losses = whole.run(options.training_feed(&train_lmdb), Until::TheEnd)?;
-    let (correct, of) = test(&whole.net, options.feed(&test_lmdb).once())?;
+    let (correct, of) = test(&whole.net, options.feed(&test_lmdb).epochs(Epochs::OnePass))?;
     let accuracy = 100.0 * f64::from(correct) / f64::from(of);
     say(format_args!("test accuracy {accuracy:.1} %: {correct} of {of} digits read right"))?;
 
@@ -67,7 +67,7 @@ fn learn_digits(options: &Options) -> anyhow::Result<()> {
     let bits = |losses: &[f32]| losses.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>();
     ensure!(bits(&losses[..stop]) == bits(&before), "the losses before the stop differ");
     ensure!(bits(&losses[stop..]) == bits(&after), "the losses after the stop differ");
-    let read_again = test(&resumed.net, options.feed(&test_lmdb).once())?;
+    let read_again = test(&resumed.net, options.feed(&test_lmdb).epochs(Epochs::OnePass))?;
     ensure!(
         read_again == (correct, of),
         "the resumed net reads {} digits right, not {correct}",

@@ -113,8 +113,7 @@ fn a_batch_may_be_empty_and_a_row_may_be_empty() {
     let nothing = Field::new("nothing", Dtype::F32, [3, 0]);
     let feed = Feed::builder()
         .source(source())
-        .fields([nothing])
-        .decode(|_, row| row.write::<f32>("nothing", &[]).map_err(Into::into));
+        .decode([nothing], |_, row| row.write::<f32>("nothing", &[]).map_err(Into::into));
     let batch = feed.batch_size(1).epochs(1).build().unwrap().into_iter().next().unwrap().unwrap();
     assert_eq!(batch.to_tensor("nothing", &Device::Cpu).unwrap().dims(), [1, 3, 0]);
 }

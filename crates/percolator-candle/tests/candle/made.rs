@@ -67,7 +67,7 @@ pub(crate) fn feed() -> FeedBuilder {
         to.push(u8::try_from(position).unwrap());
         Ok(())
     });
-    Feed::builder().source(source).fields(fields()).decode(decode).batch_size(5).epochs(1)
+    Feed::builder().source(source).decode(fields(), decode).batch_size(5).epochs(1)
 }
 
 /// A tensor's elements.

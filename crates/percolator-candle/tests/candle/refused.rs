@@ -28,7 +28,7 @@ fn feed_of(dtype: Dtype) -> FeedBuilder {
         row.set("even", i64::from(record.value[0]))?;
         Ok(())
     };
-    Feed::builder().source(source).fields(fields).decode(decode).batch_size(2).epochs(1)
+    Feed::builder().source(source).decode(fields, decode).batch_size(2).epochs(1)
 }
 
 #[test]

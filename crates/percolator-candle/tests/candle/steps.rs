@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use candle_core::Device;
-use percolator::{Feed, FeedBuilder, FeedError, Shuffle};
+use percolator::{Epochs, Feed, FeedBuilder, FeedError, Shuffle};
 use percolator_candle::{CandleError, CandleFeed as _, Tensors};
 use percolator_proof::{EpochState, Verdict};
 use tempfile::TempDir;
@@ -99,7 +99,7 @@ fn a_lane_that_has_run_out_is_missing_from_the_last_step() {
     let (_folder, images) = images(None);
     let devices = (0..2).map(percolator::Device::host);
     // The first lane has 12 records, and the second 11.
-    let mut feed = images.once().batch_size(11).devices(devices).build().unwrap();
+    let mut feed = images.epochs(Epochs::OnePass).batch_size(11).devices(devices).build().unwrap();
     let steps: Vec<_> = feed.tensors_on(&[CPU, CPU]).unwrap().collect::<Result<_, _>>().unwrap();
     let lanes = |step: &Vec<Tensors>| step.iter().map(Tensors::lane).collect::<Vec<_>>();
     assert_eq!(lanes(&steps[0]), [0, 1]);

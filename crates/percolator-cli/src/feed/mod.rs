@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use percolator::BadRecords;
-use percolator::feed::ConfigError;
-use percolator::order::World;
+use percolator::feed::{ConfigError, Receipts};
+use percolator::order::{BatchSize, JobWorker, World};
 use percolator::receipt::DataDigest;
 use percolator::source::IndexPlace;
-use percolator::{FeedBuilder, FeedError, Receipt, Snapshot};
+use percolator::{Epochs, FeedBuilder, FeedError, Receipt, Snapshot};
 use percolator_distribute::Process;
 use percolator_files::{shown, whole_file};
 use percolator_observe::metrics::Endpoint;
@@ -50,7 +50,8 @@ pub(crate) struct Feed {
     /// Feed every record once, then stop.
     #[arg(long, conflicts_with_all = ["batches", "seconds", "epochs"])]
     once: bool,
-    /// Feed this many epochs, then stop; 0 sets no limit.
+    /// Feed this many epochs, then stop; 0 sets no limit. Whatever divides or orders the data set (--shuffle,
+    /// --mix, --policy, --assignment, --last-batch, and being one of several workers) needs it.
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
     /// Where to keep the index of a database that is shuffled or shared: beside, memory, or a folder
@@ -294,32 +295,35 @@ impl Feed {
 
     fn with_options(&self, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
         let feed = match self.global_batch_size {
-            Some(records) => feed.global_batch_size(records),
+            Some(records) => feed.batch_size(BatchSize::Global(records as u64)),
             None => self.input.with_batch_size(feed),
         };
         let mut feed = with(self.job.of_feed(feed), self.epochs, FeedBuilder::epochs);
         if let (Some(workers), Some(worker)) = (self.workers, self.worker) {
             // Saturating: no machine feeds that many.
             let replicas = workers.saturating_mul(self.input.pipeline.devices.len());
-            feed = feed.worker(World::new(workers, replicas)?, worker);
+            feed = feed.share(JobWorker { world: World::new(workers, replicas)?, number: worker });
         }
         if self.job_from_environment {
             let Some(process) = Process::from_environment(None, self.processes)? else {
                 bail!("no launcher says which process this is: give --workers and --worker");
             };
             let (world, worker) = process.worker(self.input.pipeline.devices.len())?;
-            feed = feed.worker(world, worker);
+            feed = feed.share(JobWorker { world, number: worker });
         }
         feed = with(feed, self.index.clone(), FeedBuilder::index);
         if let Some(path) = &self.resume {
             feed = feed.resume(&Snapshot::recover(path)?);
         }
-        feed = feed.receipts(self.receipt.is_some()).receipt_contents(self.receipt_contents);
+        feed = feed.receipts(match self.receipt_contents {
+            true => Receipts::Contents,
+            false => self.receipt.is_some().into(),
+        });
         feed = feed.bad_records(self.bad_records());
         if let Some(path) = &self.digest {
             feed = feed.with_digest(&DataDigest::load(path)?);
         }
-        Ok(if self.once { feed.once() } else { feed })
+        Ok(if self.once { feed.epochs(Epochs::OnePass) } else { feed })
     }
 
     fn bad_records(&self) -> BadRecords {

@@ -66,9 +66,25 @@ fn the_command_feeds_epochs_of_a_job() {
     for (arguments, due) in [
         (from_environment, "no launcher says which process this is"),
         ("--epochs 1 --workers 2", "--worker <N>"),
-        ("--workers 2 --worker 2 --index memory", "there is no worker 2 in a job of 2"),
-        ("--workers 0 --worker 0 --index memory", "workers is 0"),
-        ("--last-batch drop --batch-size 65", "64 records as sharded, but one step of all replicas takes 65"),
+        ("--epochs 0 --workers 2 --worker 2 --index memory", "there is no worker 2 in a job of 2"),
+        ("--epochs 0 --workers 0 --worker 0 --index memory", "workers is 0"),
+        (
+            "--epochs 0 --last-batch drop --batch-size 65",
+            "64 records as sharded, but one step of all replicas takes 65",
+        ),
+        // Without epochs none of them would have a meaning.
+        (
+            "--shuffle global",
+            "--shuffle needs epochs, and the feed deals in Caffe's round-robin order, which has none: set \
+             --epochs N, or --epochs 0 for no end",
+        ),
+        ("--shuffle window:1MiB", "--shuffle needs epochs"),
+        ("--mix 1", "--mix needs epochs"),
+        ("--last-batch drop", "--last-batch needs epochs"),
+        ("--assignment caffe", "--assignment needs epochs"),
+        ("--policy data", "--policy needs epochs"),
+        ("--workers 2 --worker 1", "a job of workers needs epochs"),
+        ("--once --shuffle global", "--once delivers one pass in Caffe's order, which has none"),
     ] {
         let (is_well, text) = run(arguments);
         assert!(!is_well && text.contains(due), "{arguments}: {text}");

@@ -129,7 +129,8 @@ fn a_resumed_plan_has_what_was_not_delivered() {
         let job = "plan --lmdb db --per-replica-batch 2 --replicas 2 --shuffle global --json";
         serde_json::from_str(&run(&format!("{job} {more}"))).unwrap()
     };
-    run("feed --lmdb db --devices host:0,host:1 --batch-size 2 --shuffle global --batches 3 --snapshot s");
+    let described = "feed --lmdb db --devices host:0,host:1 --batch-size 2 --epochs 0 --shuffle global";
+    run(&format!("{described} --batches 3 --snapshot s"));
     let (whole, rest) = (plan(""), plan("--resume s"));
     let steps = |plan: &Value| plan["steps"].as_array().unwrap().clone();
     assert_eq!((steps(&whole).len(), &whole["first_step"]), (5, &Value::from(0)));

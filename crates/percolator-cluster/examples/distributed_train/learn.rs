@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use percolator::source::IndexPlace;
-use percolator::{Device, Feed, FeedBuilder, Shuffle, Transform};
+use percolator::{Device, Epochs, Feed, FeedBuilder, Shuffle, Transform};
 use percolator_distribute::{
     Collective, DistributedStep, HostValue, InputOptions, InputWorkers, Process, ReduceOp, distribute,
 };
@@ -131,7 +131,7 @@ fn feed(lmdb: &Path) -> FeedBuilder {
 
 /// The number of digits that are read right, and of all.
 fn test(data: &Path, classifier: &Classifier) -> anyhow::Result<(usize, usize)> {
-    let mut feed = feed(&data.join("test_lmdb")).batch_size(64).once().build()?;
+    let mut feed = feed(&data.join("test_lmdb")).batch_size(64).epochs(Epochs::OnePass).build()?;
     let (mut correct, mut records) = (0, 0);
     for step in feed.steps() {
         for batch in step? {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use percolator::source::{FnSource, SourceError};
-use percolator::{Device, Feed, FeedBuilder, LastBatch, Phase, Shuffle, Transform};
+use percolator::{Device, Epochs, Feed, FeedBuilder, LastBatch, Phase, Shuffle, Transform};
 use prost::Message as _;
 
 use crate::classifier::{CLASSES, Classifier};
@@ -25,7 +25,10 @@ pub(crate) fn train(epochs: u64) -> anyhow::Result<FeedBuilder> {
 pub(crate) fn accuracy(weights: Vec<f32>) -> anyhow::Result<f64> {
     let (mut correct, mut records) = (0, 0);
     let model = Classifier::with_weights(PIXELS, weights);
-    let feed = feed("digits to test with", &Digits::test()?)?.phase(Phase::Test).batch_size(60).once();
+    let feed = feed("digits to test with", &Digits::test()?)?
+        .phase(Phase::Test)
+        .batch_size(60)
+        .epochs(Epochs::OnePass);
     for step in feed.build()?.steps() {
         for batch in step? {
             correct += u32::try_from(model.count_correct(batch.pixels()?, batch.labels()?))?;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use percolator::feed::{ConfigError, ResolvedFeed};
+use percolator::feed::{ConfigError, Receipts, ResolvedFeed};
 use percolator::reader::ReaderError;
 use percolator::record::StepId;
 use percolator::{Batch, Feed, FeedBuilder, FeedError};
@@ -97,7 +97,8 @@ impl Leases {
         options.check()?;
         let joined = Arc::new(OnceLock::new());
         let taker = Taker { worker: joined.clone(), sight: Sight::new(options.ttl), next_lease: None };
-        let resolved = builder.receipts(true).blocks(taker).resolve()?;
+        let receipts = builder.spec().receipts.max(Receipts::Positions);
+        let resolved = builder.receipts(receipts).blocks(taker).resolve()?;
         let record = job_of(&resolved, &options)?;
         let deadline = Deadline::after(options.patience);
         let join = || Board::join(metadata.clone(), &job, record.clone());

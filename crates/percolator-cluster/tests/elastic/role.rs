@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percolator::reader::Registry;
 use percolator::source::FnSource;
 use percolator::{Device, Feed, FeedBuilder, LastBatch, RawBytes, Shuffle};
 use percolator_cluster::leases::{Confirm, Leases};
@@ -86,7 +85,6 @@ impl JobOptions {
             .seed(self.seed)
             .threads(1)
             .prefetch(prefetch)
-            .registry(&Registry::new())
     }
 }
 

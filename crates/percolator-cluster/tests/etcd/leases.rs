@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use percolator::reader::Registry;
 use percolator::source::FnSource;
 use percolator::{Feed, FeedBuilder, FeedError, LastBatch, RawBytes, Shuffle};
 use percolator_cluster::etcd::EtcdOptions;
@@ -43,7 +42,6 @@ fn feed() -> FeedBuilder {
         .epochs(1)
         .threads(1)
         .prefetch(12)
-        .registry(&Registry::new())
 }
 
 fn join(options: &EtcdOptions, ttl: Duration) -> LeasedFeed {

@@ -2,7 +2,6 @@
 
 use std::thread;
 
-use percolator::reader::Registry;
 use percolator::source::FnSource;
 use percolator::{Feed, LastBatch, RawBytes, Shuffle};
 use percolator_cluster::leases::{BlockId, Confirm, Job, LeaseError, LeaseStats, Leases};
@@ -181,7 +180,7 @@ fn receipts_stay_small() {
     });
     let feed = || {
         let feed = Feed::builder().source(source.clone()).decoder(RawBytes::fixed()).batch_size(1);
-        feed.shuffle(Shuffle::Global).last_batch(LastBatch::Keep).epochs(1).registry(&Registry::new())
+        feed.shuffle(Shuffle::Global).last_batch(LastBatch::Keep).epochs(1)
     };
     // Workers that end when there is nothing to take: they can be asked in turn, so that seldom two blocks of
     // a receipt follow each other. A worker may take several ahead; there are enough blocks for that.

@@ -21,7 +21,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percolator::reader::Registry;
 use percolator::source::{FnSource, Source};
 use percolator::{Device, Feed, FeedBuilder, LastBatch, RawBytes, Shuffle};
 use percolator_cluster::leases::{Job, LeasedStep, Leases};
@@ -54,7 +53,6 @@ fn feed_of(source: impl Source + 'static, lanes: usize) -> FeedBuilder {
         .seed(3)
         .threads(1)
         .prefetch(2)
-        .registry(&Registry::new())
 }
 
 fn leases(metadata: &Arc<dyn Metadata>) -> Leases {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use percolator::order::{Assignment, World};
+use percolator::order::{Assignment, JobWorker, World};
 use percolator::{FeedError, LastBatch, Shuffle};
 use percolator_cluster::clock::ManualClock;
 use percolator_cluster::leases::{Job, LeaseError, Leases};
@@ -59,7 +59,7 @@ fn a_feed_that_cannot_be_leased_is_refused() {
     let caffes = percolator::Feed::builder().source(source).decoder(percolator::RawBytes::fixed());
     let error = refused(caffes.batch_size(4).assignment(Assignment::Caffe).epochs(5));
     assert!(matches!(error, LeaseError::Feed { .. }), "{error}");
-    let error = refused(feed(1).worker(World::new(2, 2).unwrap(), 1));
+    let error = refused(feed(1).share(JobWorker { world: World::new(2, 2).unwrap(), number: 1 }));
     assert!(matches!(error, LeaseError::Of(FeedError::Config(_))), "{error}");
     let zero = |found: Result<_, LeaseError>| assert!(matches!(found, Err(LeaseError::Zero { .. })));
     zero(leases(&metadata).steps_per_block(0).feed(feed(1)).map(drop));

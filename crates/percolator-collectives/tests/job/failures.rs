@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpi::traits::Communicator as _;
-use percolator::reader::Registry;
 use percolator::source::{FnSource, SourceError};
 use percolator::{Device, Feed, RawBytes};
 use percolator_collectives::mpi::{MpiCollective, collective, ends_the_job};
@@ -28,7 +27,7 @@ fn job(collective: MpiCollective) -> String {
     let feed = Feed::builder().source(source).decoder(RawBytes::fixed()).epochs(1).threads(1);
     let process = Process::from_environment(None, None).unwrap().unwrap();
     let workers = InputWorkers::of_process(&process, [Device::host(0)]).unwrap().collective(collective);
-    let job = distribute(feed.registry(&Registry::new()), 8, &workers, InputOptions::new()).unwrap();
+    let job = distribute(feed, 8, &workers, InputOptions::new()).unwrap();
     for (number, step) in job.enumerate() {
         let step = match step {
             Ok(step) => step,

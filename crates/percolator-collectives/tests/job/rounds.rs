@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use mpi::traits::Communicator as _;
-use percolator::reader::Registry;
 use percolator::source::FnSource;
 use percolator::{Device, Feed, LastBatch, RawBytes, Shuffle};
 use percolator_collectives::mpi::{MpiError, collective, ends_the_job};
@@ -51,7 +50,7 @@ fn learn(workers: &InputWorkers) -> String {
         Ok(())
     });
     let feed = Feed::builder().source(source).decoder(RawBytes::fixed()).shuffle(Shuffle::Global).seed(5);
-    let feed = feed.last_batch(LastBatch::Keep).epochs(2).threads(1).registry(&Registry::new());
+    let feed = feed.last_batch(LastBatch::Keep).epochs(2).threads(1);
     let mut text = String::new();
     for step in distribute(feed, 16, workers, InputOptions::new()).unwrap() {
         let step = step.unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use percolator::order::{AutoShardPolicy, BatchSize, InputContext, Job, OrderError, World};
 use percolator::record::RecordId;
 use percolator::source::{Cursor, Matching, Source, SourceError};
-use percolator::{BadRecords, Batch, Dtype, FeedBuilder, LastBatch, Shuffle, Snapshot, Target};
+use percolator::{BadRecords, Batch, Dtype, Epochs, FeedBuilder, LastBatch, Shuffle, Snapshot, Target};
 use percolator_distribute::{
     Collective, CollectiveError, InputOptions, InputReplicationMode, LocalCollective, distribute,
     distribute_from_fn,
@@ -139,7 +139,8 @@ proptest! {
             let lengths = lengths.clone();
             let described = move |context: InputContext| {
                 let worker = context.input_pipeline_id * workers / context.num_input_pipelines;
-                Ok::<_, OrderError>(feed(images("length", lengths[worker])).batch_size(size).once())
+                let feed = feed(images("length", lengths[worker])).batch_size(size);
+                Ok::<_, OrderError>(feed.epochs(Epochs::OnePass))
             };
             let mut of_job = some_here(workers, each, here);
             if let Some(end) = end {
@@ -203,7 +204,7 @@ impl Source for Unknown {
 /// A feed of its own for each worker: the first has two records, the second seven.
 fn uneven(context: InputContext) -> Result<FeedBuilder, OrderError> {
     let records = [2, 7][context.input_pipeline_id];
-    Ok(feed(Unknown(images("uneven", records))).batch_size(2).once())
+    Ok(feed(Unknown(images("uneven", records))).batch_size(2).epochs(Epochs::OnePass))
 }
 
 #[test]
@@ -281,7 +282,11 @@ fn a_function_is_told_which_call_it_is_and_nothing_is_done_behind_its_back() {
             let described = |context: InputContext| {
                 seen.push(context);
                 let size = context.per_replica_batch_size(8)?;
-                Ok::<_, OrderError>(feed(images("told", 6)).batch_size(usize::try_from(size).unwrap()).once())
+                Ok::<_, OrderError>(
+                    feed(images("told", 6))
+                        .batch_size(usize::try_from(size).unwrap())
+                        .epochs(Epochs::OnePass),
+                )
             };
             let options = InputOptions::new().replication_mode(mode);
             let workers = if here.len() < 2 { workers.collective(Alone) } else { workers };
@@ -296,7 +301,9 @@ fn a_function_is_told_which_call_it_is_and_nothing_is_done_behind_its_back() {
         assert_eq!(calls(PerWorker, 1..2), [(2, 1)]);
         assert_eq!(calls(PerReplica, 1..2), [(4, 2), (4, 3)]);
 
-        let described = |_: InputContext| Ok::<_, OrderError>(feed(images("whole", 3)).batch_size(2).once());
+        let described = |_: InputContext| {
+            Ok::<_, OrderError>(feed(images("whole", 3)).batch_size(2).epochs(Epochs::OnePass))
+        };
         let options = InputOptions::new().replication_mode(PerReplica);
         let steps = given(distribute_from_fn(&all_here(1, 2), options, described).unwrap());
         let of = |indices: &[u64]| -> Vec<RecordId> {
@@ -346,7 +353,7 @@ fn a_job_goes_on_from_a_snapshot_unless_its_replicas_are_apart() {
         let describe = || feed(images("apart", 23)).epochs(2);
         let whole = given(distribute(describe(), 6, &all_here(1, 2), InputOptions::new()).unwrap());
         let after = |batches: [usize; 2]| {
-            let mut feed = describe().global_batch_size(6).devices(hosts(0..2)).build().unwrap();
+            let mut feed = describe().batch_size(BatchSize::Global(6)).devices(hosts(0..2)).build().unwrap();
             let mut lanes = feed.take_lanes().unwrap();
             for (lane, batches) in lanes.iter_mut().zip(batches) {
                 lane.take(batches).for_each(|batch| drop(batch.unwrap()));

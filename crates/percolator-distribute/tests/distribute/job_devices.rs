@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, PageMemory, Transfer};
 use percolator::order::{InputContext, OrderError};
-use percolator::{Batch, Device, DeviceError};
+use percolator::{Batch, Device, DeviceError, Epochs};
 use percolator_distribute::{InputOptions, InputWorker, InputWorkers, distribute, distribute_from_fn};
 
 use crate::common::process::must_end;
@@ -78,7 +78,7 @@ fn batches_that_stand_in_go_through_the_lanes_device_and_round_again() {
         ]);
         let described = |context: InputContext| {
             let records = [1, 30][context.input_pipeline_id];
-            Ok::<_, OrderError>(feed(images("tail", records)).batch_size(1).once())
+            Ok::<_, OrderError>(feed(images("tail", records)).batch_size(1).epochs(Epochs::OnePass))
         };
         let options = InputOptions::new().per_replica_buffer_size(0).prefetch(1);
         let mut job = distribute_from_fn(&workers.unwrap(), options, described).unwrap();

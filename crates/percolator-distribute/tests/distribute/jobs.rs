@@ -4,7 +4,6 @@
 
 use std::ops::Range;
 
-use percolator::reader::Registry;
 use percolator::record::RecordId;
 use percolator::source::Source;
 use percolator::{Device, Feed, FeedBuilder};
@@ -20,7 +19,7 @@ pub(crate) fn images(name: &str, records: usize) -> MemorySource {
 }
 
 pub(crate) fn feed(source: impl Source + 'static) -> FeedBuilder {
-    Feed::builder().source(source).registry(&Registry::new()).threads(1)
+    Feed::builder().source(source).threads(1)
 }
 
 pub(crate) fn hosts(range: Range<usize>) -> impl Iterator<Item = Device> {

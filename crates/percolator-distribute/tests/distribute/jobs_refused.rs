@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use percolator::feed::ConfigError;
 use percolator::order::{InputContext, OrderError, World};
-use percolator::{FeedBuilder, Shuffle};
+use percolator::{Epochs, FeedBuilder, FeedError, Shuffle};
 use percolator_distribute::{
     DistributeError, InputOptions, InputReplicationMode, InputWorker, InputWorkers, Process, distribute,
     distribute_from_fn,
@@ -14,7 +15,7 @@ use crate::jobs::{all_here, feed, hosts, images, name, processes, some_here};
 
 #[test]
 fn processes_that_were_told_different_things_are_refused() {
-    let described = |_: InputContext| Ok::<_, OrderError>(feed(images("told", 8)).once());
+    let described = |_: InputContext| Ok::<_, OrderError>(feed(images("told", 8)).epochs(Epochs::OnePass));
     let found = processes(2, move |rank, end| {
         let workers = some_here(2, [1, 2][rank], rank..rank + 1).collective(end);
         distribute_from_fn(&workers, InputOptions::new(), described).unwrap_err()
@@ -82,11 +83,18 @@ fn a_map_of_workers_that_cannot_be_is_refused() {
     let options = InputOptions::new().replication_mode(InputReplicationMode::PerReplica);
     let error = distribute(feed(images("refused", 4)), 2, &all_here(1, 1), options).unwrap_err();
     assert!(matches!(error, DistributeError::PerReplicaDataset));
+    for order in [Epochs::RoundRobin, Epochs::OnePass] {
+        let dataset = feed(images("dealt", 4)).epochs(order);
+        let error = distribute(dataset, 2, &all_here(2, 1), InputOptions::new()).unwrap_err();
+        let DistributeError::Worker { worker, error } = &error else { panic!("{error}") };
+        let needs_epochs = matches!(&**error, FeedError::Config(ConfigError::NeedsEpochs { .. }));
+        assert!(needs_epochs && *worker == name(0), "{worker}: {error}");
+    }
 
     let process = Process { rank: 1, processes: 3, local_rank: None, local_processes: None };
     let workers = InputWorkers::of_process(&process, hosts(0..2)).unwrap();
     assert_eq!((workers.world(), workers.workers()[2].replicas()), (World::new(3, 6).unwrap(), 2));
-    let job = distribute(feed(images("process", 4)), 6, &workers, InputOptions::new()).unwrap();
+    let job = distribute(feed(images("process", 4)).epochs(0), 6, &workers, InputOptions::new()).unwrap();
     assert_eq!(job.replicas(), [2, 3]);
     let process = Process { rank: 3, ..process };
     assert!(InputWorkers::of_process(&process, hosts(0..2)).is_err());

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use percolator::order::{InputContext, OrderError};
-use percolator::{Batch, Shuffle};
+use percolator::{Batch, Epochs, Shuffle};
 use percolator_distribute::{
     DistributeError, InputOptions, PerReplica, ReduceOp, distribute, distribute_from_fn,
 };
@@ -83,7 +83,8 @@ fn a_plan_needs_no_way_to_other_processes_and_a_reduction_does() {
         let error = step.weights.reduce(ReduceOp::Sum, &step.batches.map(|_| 1.0_f64)).unwrap_err();
         assert!(error.to_string().contains("InputWorkers::collective"), "{error}");
         assert_eq!(job.count(), 1);
-        let described = |_: InputContext| Ok::<_, OrderError>(feed(images("apart", 8)).once());
+        let described =
+            |_: InputContext| Ok::<_, OrderError>(feed(images("apart", 8)).epochs(Epochs::OnePass));
         let error = distribute_from_fn(&workers, InputOptions::new(), described).unwrap_err();
         assert!(matches!(error, DistributeError::NoCollective { .. }), "{error}");
     });

@@ -28,7 +28,7 @@ pub enum Advice {
     MoreCores,
     /// Smaller images, made once.
     ResizeOnce,
-    /// [Images decoded at a smaller scale](FeedBuilder::scaled_decode).
+    /// [Images decoded at a smaller scale](percolator::Transform::scaled_decode).
     ScaledDecode,
     /// Records of pixels.
     RawRecords,
@@ -128,7 +128,10 @@ impl Advice {
     fn applied(self, feed: &FeedBuilder) -> Option<FeedBuilder> {
         let feed = feed.clone();
         match self {
-            Advice::ScaledDecode => Some(feed.scaled_decode(true)),
+            Advice::ScaledDecode => {
+                let transform = feed.spec().transform.clone().scaled_decode(true);
+                Some(feed.transform(transform))
+            }
             Advice::Bytes => Some(feed.dtype(Dtype::U8)),
             Advice::HalfFloats => Some(feed.dtype(Dtype::F16)),
             Advice::TransformOnDevice => Some(feed.transform_on(TransformPlace::Device)),
@@ -164,7 +167,9 @@ mod tests {
         let resized = feed.clone().transform(Transform::new().resize(4, 4));
         let has_scaled = |feed: &FeedBuilder| of(Binds::Decode, feed).contains(&Advice::ScaledDecode);
         assert!(has_scaled(&resized) && !has_scaled(&feed));
-        assert!(!has_scaled(&resized.clone().scaled_decode(true)));
+        let mut spec = resized.spec().clone();
+        spec.scaled_decode = Some(true);
+        assert!(!has_scaled(&FeedBuilder::from(spec)));
         assert!(!has_scaled(&feed.transform(Transform::new().resize(4, 4).scaled_decode(true))));
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use percolator::proto::Datum;
 use percolator::tfrecord::{Compression, TfRecordWriter};
-use percolator::{Feed, FeedBuilder, Transform};
+use percolator::{Epochs, Feed, FeedBuilder, Transform};
 use percolator_measure::doctor::{Change, Options, examine};
 use percolator_measure::{Job, Limit, MeasureError, Progress, binding, shares, stages};
 use prost::Message as _;
@@ -80,7 +80,8 @@ fn what_cannot_be_measured_is_refused() {
     assert!(missing.contains("none"), "{missing}");
     let large = Job::new(feed(&path).transform(Transform::new().crop(5))).unwrap_err();
     assert!(matches!(large, MeasureError::Feed(_)), "{large}");
-    let ended = Job::new(feed(&path).once()).unwrap().rounds(1, Duration::from_secs(600), &Progress::new());
+    let once = Job::new(feed(&path).epochs(Epochs::OnePass)).unwrap();
+    let ended = once.rounds(1, Duration::from_secs(600), &Progress::new());
     assert!(matches!(ended, Err(MeasureError::EndedEarly)), "{ended:?}");
 }
 

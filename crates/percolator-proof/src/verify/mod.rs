@@ -53,7 +53,7 @@ impl Verdict {
 
     /// Like [`of`](Self::of), and verifies that the right bytes were delivered: those of the data set of the
     /// digest, which has a name as well. Receipts must [keep
-    /// contents](percolator::FeedBuilder::receipt_contents).
+    /// contents](percolator::feed::Receipts::Contents).
     ///
     /// A digest with only the sum over all records proves epochs that were delivered as a whole. An epoch
     /// that is under way or drops records needs one with [each record's

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Context as _;
-use percolator::{Feed, FeedBuilder, Phase, Shuffle, Snapshot, Transform};
+use percolator::{Epochs, Feed, FeedBuilder, Phase, Shuffle, Snapshot, Transform};
 use percolator_tch::TchFeed as _;
 use tch::{Device, Kind};
 
@@ -59,7 +59,7 @@ impl Run {
     /// many there are, too.
     pub(crate) fn test(&self, lmdb: &Path) -> anyhow::Result<(i64, usize)> {
         let (mut right, mut of) = (0, 0);
-        let mut feed = images(lmdb).phase(Phase::Test).batch_size(64).once().build()?;
+        let mut feed = images(lmdb).phase(Phase::Test).batch_size(64).epochs(Epochs::OnePass).build()?;
         for step in feed.tensors(DEVICE)? {
             let tensors = step?;
             right += self.net.count_right(tensors.get("data")?, tensors.get("label_i64")?);

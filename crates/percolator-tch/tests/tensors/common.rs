@@ -23,8 +23,7 @@ pub(crate) fn positions(records: u64, bad: Option<u64>) -> FnSource {
 pub(crate) fn numbers(source: FnSource) -> FeedBuilder {
     Feed::builder()
         .source(source)
-        .fields([Field::new("x", Dtype::F32, [WIDTH]), Field::scalar("y", Dtype::I64)])
-        .decode(|record, row| {
+        .decode([Field::new("x", Dtype::F32, [WIDTH]), Field::scalar("y", Dtype::I64)], |record, row| {
             let &[position] = record.value else {
                 return Err(DecodeFailure::new("it has no position"));
             };

@@ -77,8 +77,7 @@ fn a_type_that_tch_lacks_says_what_to_write_instead() {
     for (dtype, instead) in [(Dtype::U16, "i32 or i64"), (Dtype::U32, "i64"), (Dtype::U64, "i64")] {
         let mut feed = Feed::builder()
             .source(positions(4, None))
-            .fields([Field::scalar("fine", Dtype::U8), Field::scalar("count", dtype)])
-            .decode(move |record, row| {
+            .decode([Field::scalar("fine", Dtype::U8), Field::scalar("count", dtype)], move |record, row| {
                 let [value] = record.value.try_into()?;
                 row.set("fine", value)?;
                 match dtype {

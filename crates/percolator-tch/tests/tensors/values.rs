@@ -24,8 +24,7 @@ fn of_all_types() -> FeedBuilder {
     ];
     Feed::builder()
         .source(positions(7, None))
-        .fields(TYPES.map(|dtype| Field::new(dtype.to_string(), dtype, [1, 2])))
-        .decode(|record, row| {
+        .decode(TYPES.map(|dtype| Field::new(dtype.to_string(), dtype, [1, 2])), |record, row| {
             let p = record.value[0];
             let small = i8::try_from(p)?;
             row.write("u8", &[p, 100])?;
@@ -99,10 +98,10 @@ fn every_type_has_its_values_and_its_address() {
 
 #[test]
 fn fields_of_varying_length_have_a_second_tensor() {
+    let fields = [Field::ragged("ragged", Dtype::I32, 3), Field::padded("padded", Dtype::F32, 3, -1.0_f32)];
     let mut feed = Feed::builder()
         .source(positions(6, None))
-        .fields([Field::ragged("ragged", Dtype::I32, 3), Field::padded("padded", Dtype::F32, 3, -1.0_f32)])
-        .decode(|record, row| {
+        .decode(fields, |record, row| {
             let count = record.value[0] % 3;
             let elements: Vec<i32> = (0..count).map(|at| i32::from(record.value[0] * 10 + at)).collect();
             row.write("ragged", &elements)?;
@@ -140,8 +139,7 @@ fn fields_of_varying_length_have_a_second_tensor() {
 fn a_ragged_field_without_elements_is_an_empty_tensor() {
     let builder = Feed::builder()
         .source(positions(2, None))
-        .fields([Field::ragged("ragged", Dtype::F32, 3)])
-        .decode(|_, row| Ok(row.write::<f32>("ragged", &[])?));
+        .decode([Field::ragged("ragged", Dtype::F32, 3)], |_, row| Ok(row.write::<f32>("ragged", &[])?));
     let mut feed = builder.batch_size(2).epochs(1).prefetch(1).build().unwrap();
     let mut lane = feed.take_lanes().unwrap().remove(0);
     let tensors = lane.next().unwrap().unwrap().into_tensors(Device::Cpu).unwrap();

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use percolator::batch::ImageShape;
-use percolator::example::{ExampleImage, ExampleWriter, ImageShapeFrom};
+use percolator::example::{ExampleFields, ExampleImage, ExampleWriter, ImageShapeFrom};
 use percolator::tfrecord::{Compression, TfRecordWriter};
-use percolator::{Dtype, Feed, FeedBuilder, LastBatch, Layout};
+use percolator::{Dtype, Epochs, Feed, FeedBuilder, LastBatch, Layout};
 use percolator_tensorflow::graph::Shape;
 use percolator_tensorflow::{CheckSignature as _, MetaGraph, SignatureMismatch};
 use tempfile::TempDir;
@@ -31,11 +31,14 @@ fn records() -> TempDir {
 
 fn images(folder: &TempDir) -> FeedBuilder {
     let image = ExampleImage::raw("pixels", ImageShapeFrom::Fixed(IMAGE)).label("label");
-    Feed::builder().tfrecord(folder.path().join("data")).batch_size(5).example_image(image)
+    Feed::builder().tfrecord(folder.path().join("data")).batch_size(5).example(image)
 }
 
 fn fields(folder: &TempDir, fields: &str) -> FeedBuilder {
-    Feed::builder().tfrecord(folder.path().join("data")).batch_size(5).example(fields.parse().unwrap())
+    Feed::builder()
+        .tfrecord(folder.path().join("data"))
+        .batch_size(5)
+        .example(fields.parse::<ExampleFields>().unwrap())
 }
 
 /// A graph whose signature `f` has these inputs: name, type, extents.
@@ -203,7 +206,7 @@ fn a_fixed_batch_dimension_needs_full_batches() {
     // Of ten records two are left.
     let two = "it takes batches of 4, and some batches have 2 records: ";
     assert!(have(&found(builder().epochs(1)), &[two]));
-    let once = found(builder().once());
+    let once = found(builder().epochs(Epochs::OnePass));
     let some = "it takes batches of 4, and the last batch may be short: ";
     assert!(have(&once, &[some]) || have(&once, &[two]), "{once:?}");
     for last in [LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap] {

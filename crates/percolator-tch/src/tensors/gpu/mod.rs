@@ -25,8 +25,7 @@ fn feed() -> FeedBuilder {
     });
     Feed::builder()
         .source(source)
-        .fields([Field::scalar("x", Dtype::F32)])
-        .decode(|record, row| Ok(row.set("x", f32::from(record.value[0]))?))
+        .decode([Field::scalar("x", Dtype::F32)], |record, row| Ok(row.set("x", f32::from(record.value[0]))?))
         .batch_size(2)
         .epochs(1)
         .prefetch(1)

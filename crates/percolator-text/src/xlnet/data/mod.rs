@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use percolator::order::BatchSize;
 use percolator::source::{IndexPlace, Source as _, TfRecord};
 use percolator::{Feed, FeedBuilder, Shuffle};
 use percolator_files::{input_file, shown};
@@ -316,7 +317,8 @@ impl XlnetData {
         self.feed(Feed::builder())
     }
 
-    /// Sets a feed's files, decoder, batch size and shuffle.
+    /// Sets a feed's files, decoder, batch size and shuffle. Unless it has a number of
+    /// [epochs](FeedBuilder::epochs), it gets epochs without end.
     ///
     /// A step has the `bsz_per_host` records that the script wrote together. The feed's devices share it in
     /// equal parts, as a host's cores do in the script: each device has the same rows of every step, so its
@@ -336,12 +338,13 @@ impl XlnetData {
     /// [`DataError::Refused`] if it has another number of records.
     pub fn feed(&self, feed: FeedBuilder) -> Result<FeedBuilder, DataError> {
         self.check_counts(&feed.spec().index)?;
-        let mut files = self.files.iter();
-        let feed = files.next().map_or(feed.clone(), |first| feed.tfrecord(first));
-        let feed = files.fold(feed, FeedBuilder::and_tfrecord);
+        let schedule = &feed.spec().schedule;
+        let has_length = schedule.once || schedule.epochs.is_some();
+        let feed = if has_length { feed } else { feed.epochs(0) };
+        let feed = self.files.iter().fold(feed, FeedBuilder::tfrecord);
         Ok(feed
             .decoder(self.decoder()?)
-            .global_batch_size(self.flags.bsz_per_host as usize)
+            .batch_size(BatchSize::Global(self.flags.bsz_per_host.into()))
             .shuffle(Shuffle::Files))
     }
 }
