@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::{
     bench, checkpoints, completions, convert, devices, digest, doctor, dump, feed, inspect, leases, log, man,
-    mean, model, plan, prepare, verify, verify_run, watch_url,
+    mean, model, plan, prepare, verify, verify_run, version, watch_url,
 };
 
 /// What the command says by its exit code, and how it says more.
@@ -14,7 +14,8 @@ const AFTER_HELP: &str = "\
 The exit code is 0 if all is well, 1 if the command looked and found something wrong, and 2 if it could not
 look, could not do what it was asked, or was called wrongly. SIGHUP, SIGINT and SIGTERM end it with 129, 130
 and 143.
-RUST_LOG=info logs more than warnings and errors, on standard error.";
+RUST_LOG=info logs more than warnings and errors, on standard error.
+--version, unlike -V, also says what this build has and what it finds on this machine.";
 
 /// Keeps every accelerator fed: training records in, device-ready batches out.
 #[derive(Debug, Parser)]
@@ -90,6 +91,17 @@ enum Command {
 }
 
 impl Cli {
+    /// The arguments of this process. Wrong ones, and questions for help or the version, end it.
+    pub(crate) fn of_process() -> Self {
+        let mut command = Cli::command();
+        // Only then: it looks for the driver of GPUs.
+        if std::env::args_os().nth(1).is_some_and(|word| word == "--version") {
+            let said: &'static str = version::long().leak();
+            command = command.long_version(said);
+        }
+        Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         // A feed may be traced, which is a part of logging: it starts that itself.
         if !matches!(self.command, Command::Feed(_)) {

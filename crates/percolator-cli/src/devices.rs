@@ -1,9 +1,16 @@
 //! `percolator devices`: lists the devices that can be fed here.
 
 use clap::Args;
+#[cfg(feature = "cuda-driver")]
+use percolator::device::CudaDevice;
+#[cfg(feature = "cuda-driver")]
+use percolator_files::shown::count;
 use serde::Serialize;
 
 use crate::data_set::stdout;
+
+#[cfg(not(feature = "cuda-driver"))]
+const NO_SUPPORT: &str = "this build has no GPU support: build it with the feature cuda";
 
 #[derive(Debug, Args)]
 pub(crate) struct Devices {
@@ -57,21 +64,17 @@ impl Devices {
     #[cfg(not(feature = "cuda-driver"))]
     fn gpus(&self) -> Result<Vec<Gpu>, String> {
         let _ = self.no_rates;
-        Err("this build has no GPU support: build it with the feature cuda".to_owned())
+        Err(NO_SUPPORT.to_owned())
     }
 
     /// All GPUs, or why there is none.
     #[cfg(feature = "cuda-driver")]
     fn gpus(&self) -> Result<Vec<Gpu>, String> {
-        match percolator::device::CudaDevice::all() {
-            Ok(devices) if devices.is_empty() => Err("the driver lists no device".to_owned()),
-            Ok(devices) => Ok(devices.iter().map(|device| self.gpu(device)).collect()),
-            Err(error) => Err(error.to_string()),
-        }
+        Ok(all()?.iter().map(|device| self.gpu(device)).collect())
     }
 
     #[cfg(feature = "cuda-driver")]
-    fn gpu(&self, device: &percolator::device::CudaDevice) -> Gpu {
+    fn gpu(&self, device: &CudaDevice) -> Gpu {
         /// About the size of a batch of a few hundred images.
         const COPY_BYTES: usize = 64 << 20;
         const ROUNDS: usize = 10;
@@ -94,6 +97,29 @@ impl Devices {
             copy_bytes_per_s,
             copy_error,
         }
+    }
+}
+
+/// The version of the CUDA driver and its number of GPUs, or why there is none.
+#[cfg(feature = "cuda-driver")]
+pub(crate) fn driver() -> Result<String, String> {
+    let devices = all()?;
+    let driver = devices.first().map(|first| first.driver.to_string()).unwrap_or_default();
+    Ok(format!("driver for CUDA {driver}, {}", count(devices.len(), "GPU")))
+}
+
+#[cfg(not(feature = "cuda-driver"))]
+pub(crate) fn driver() -> Result<String, String> {
+    Err(NO_SUPPORT.to_owned())
+}
+
+/// The GPUs, at least one, or why there is none.
+#[cfg(feature = "cuda-driver")]
+fn all() -> Result<Vec<CudaDevice>, String> {
+    match CudaDevice::all() {
+        Ok(devices) if devices.is_empty() => Err("the driver lists no device".to_owned()),
+        Ok(devices) => Ok(devices),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -36,19 +36,19 @@ mod prepare;
 mod stop;
 mod verify;
 mod verify_run;
+mod version;
 mod watch;
 mod watch_url;
 mod wrap;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use percolator_files::caller::{self, Caller};
 
 fn main() -> ExitCode {
     caller::is(Caller::Command);
     stop::survive_limits_of_files();
-    match command::Cli::parse().run() {
+    match command::Cli::of_process().run() {
         Ok(code) => code,
         Err(error) => match error.downcast_ref() {
             Some(watch::Stopped(code)) => *code,

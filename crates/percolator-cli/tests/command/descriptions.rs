@@ -17,6 +17,17 @@ fn said(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+#[test]
+fn a_short_version_is_a_line_and_a_long_one_says_what_this_build_finds() {
+    let short = said(&["-V"]);
+    assert_eq!(short, concat!("percolator ", env!("CARGO_PKG_VERSION"), "\n"));
+    let long = said(&["--version"]);
+    let lines = long.strip_prefix(&short).unwrap_or_else(|| panic!("{long}")).lines();
+    let names: Vec<_> = lines.filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    // A commit is said only if whoever built this named it.
+    assert!(names.ends_with(&["features", "CUDA", "kernels"]), "{long}");
+}
+
 /// The subcommands that the help lists.
 fn subcommands() -> Vec<String> {
     let help = said(&["--help"]);

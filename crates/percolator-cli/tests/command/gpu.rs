@@ -66,3 +66,15 @@ fn the_devices_are_listed_for_people_and_for_programs() {
     let none = json(&[], "devices=0");
     assert_eq!((&none["cuda"], none["no_cuda"].is_string()), (&serde_json::json!([]), true), "{none}");
 }
+
+#[test]
+fn a_long_version_says_which_driver_there_is() {
+    for (driver, due) in
+        [("devices=2", ", 2 GPUs\n"), ("devices=0", "CUDA:     the driver lists no device\n")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        standin::load_in(command.arg("--version"), driver);
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert!(said.contains(due) && said.contains("\nfeatures: cuda\n"), "{said}");
+    }
+}
