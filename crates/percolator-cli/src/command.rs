@@ -15,7 +15,17 @@ The exit code is 0 if all is well, 1 if the command looked and found something w
 look, could not do what it was asked, or was called wrongly. SIGHUP, SIGINT and SIGTERM end it with 129, 130
 and 143.
 RUST_LOG=info logs more than warnings and errors, on standard error.
---version, unlike -V, also says what this build has and what it finds on this machine.";
+--version, unlike -V, also says what this build has and what it finds on this machine.
+percolator help COMMAND lists the options of a command.";
+
+/// The subcommands, as the help lists them: by what they are about.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Feeds", &["feed", "watch", "bench", "doctor", "dump"]),
+    ("Data sets", &["inspect", "verify", "convert", "prepare", "mean", "digest", "plan"]),
+    ("Jobs", &["verify-run", "leases", "checkpoints"]),
+    ("Models", &["model"]),
+    ("Others", &["devices", "completions", "man"]),
+];
 
 /// Keeps every accelerator fed: training records in, device-ready batches out.
 #[derive(Debug, Parser)]
@@ -94,6 +104,8 @@ impl Cli {
     /// The arguments of this process. Wrong ones, and questions for help or the version, end it.
     pub(crate) fn of_process() -> Self {
         let mut command = Cli::command();
+        let help = grouped_help(&command);
+        command = command.help_template(help);
         // Only then: it looks for the driver of GPUs.
         if std::env::args_os().nth(1).is_some_and(|word| word == "--version") {
             let said: &'static str = version::long().leak();
@@ -129,5 +141,45 @@ impl Cli {
             Command::Man(pages) => pages.run(),
         }?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A template of the help, with the names of the subcommands and what they say of themselves. Clap has no
+/// groups of them.
+fn grouped_help(command: &clap::Command) -> String {
+    let styles = command.get_styles();
+    let (heading, literal) = (styles.get_header(), styles.get_literal());
+    let width = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
+    let mut help = "{before-help}{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
+    for (group, names) in GROUPS {
+        help += &format!("\n{heading}{group}:{heading:#}\n");
+        for name in names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            help += &format!("  {literal}{name:width$}{literal:#}  {about}\n");
+        }
+    }
+    help + &format!("\n{heading}Options:{heading:#}\n{{options}}{{after-help}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_subcommand_is_in_one_group() {
+        let command = Cli::command();
+        let mut due: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let mut listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        due.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, due);
+        let help = command.clone().help_template(grouped_help(&command)).render_help().to_string();
+        for name in due {
+            let about = command.find_subcommand(name).unwrap().get_about().unwrap();
+            assert_eq!(help.matches(&format!("  {name} ")).count(), 1, "{help}");
+            assert!(help.contains(&about.to_string()), "{help}");
+        }
+        assert!(!help.contains('{') && help.contains("RUST_LOG"), "{help}");
     }
 }

@@ -31,10 +31,10 @@ fn a_short_version_is_a_line_and_a_long_one_says_what_this_build_finds() {
 /// The subcommands that the help lists.
 fn subcommands() -> Vec<String> {
     let help = said(&["--help"]);
-    let (_, listed) = help.split_once("Commands:\n").unwrap();
+    let (_, listed) = help.split_once("\n\nFeeds:\n").unwrap();
     let (listed, _) = listed.split_once("\n\nOptions:").unwrap();
     let names = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
-    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
+    names.map(str::to_owned).collect()
 }
 
 #[test]
