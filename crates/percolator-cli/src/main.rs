@@ -1,57 +1,35 @@
 //! The command: arguments in, exit code out.
+//!
+//! ```text
+//! commands   the subcommands
+//! args       arguments that several of them share
+//! run        how a run goes on and ends
+//! terminal   what is said to people and programs
+//! output     the files that are written, and what they may replace
+//! ```
 
 mod args;
-mod arrays;
-mod bench;
-mod checkpoints;
-mod command;
-mod completions;
-mod consumer;
-mod convert;
-mod data_set;
-mod described;
-mod devices;
-mod digest;
-mod doctor;
-mod dump;
-mod exit;
-mod feed;
-mod fields;
-mod input;
-mod inspect;
-mod job;
-mod leases;
-mod log;
-mod man;
-mod mean;
-mod metadata;
-mod model;
-mod npy;
-mod observe;
-mod out;
+mod commands;
 mod output;
-mod pipeline;
-mod plan;
-mod prepare;
-mod stop;
-mod verify;
-mod verify_run;
-mod version;
-mod watch;
-mod watch_url;
-mod wrap;
+mod run;
+mod terminal;
 
 use std::process::ExitCode;
 
 use percolator_files::caller::{self, Caller};
 
+use crate::commands::Cli;
+use crate::run::{exit, stop};
+use crate::terminal::out;
+use crate::terminal::progress::Stopped;
+
 fn main() -> ExitCode {
     caller::is(Caller::Command);
     stop::survive_limits_of_files();
-    match command::Cli::of_process().run() {
+    match Cli::of_process().run() {
         Ok(code) => code,
         Err(error) => match error.downcast_ref() {
-            Some(watch::Stopped(code)) => *code,
+            Some(Stopped(code)) => *code,
             None => {
                 out::tell(&format!("{error:#}"));
                 exit::failed()

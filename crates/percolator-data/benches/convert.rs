@@ -130,7 +130,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Writes the files, and a list of them.
 fn write_images(folder: &Path, images: usize) -> Done<PathBuf> {
-    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../percolator-cli/src/bench/photos");
+    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../percolator-cli/src/commands/bench/photos");
     let mut windows = Vec::new();
     for (number, name) in ["astronaut", "chelsea", "coffee", "rocket"].into_iter().enumerate() {
         let file = fs::read(photos.join(name).with_extension("jpg"))?;

@@ -295,7 +295,7 @@ fn databases_and_nets_are_measured_as_they_stand() {
     let layer = "layer { name: 'data' type: 'ImageData' top: 'data' top: 'label' \
                  image_data_param { source: 'list.txt' batch_size: 2 new_height: 8 new_width: 8 } }";
     fs::write(bench.folder.path().join("files.prototxt"), layer).unwrap();
-    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bench/photos");
+    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands/bench/photos");
     let list =
         ["coffee", "rocket"].map(|name| format!("{} 1\n", photos.join(name).with_extension("jpg").display()));
     fs::write(bench.folder.path().join("list.txt"), list.concat()).unwrap();

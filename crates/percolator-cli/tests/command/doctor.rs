@@ -194,7 +194,7 @@ fn a_leveldb_of_floats_and_a_list_of_images_are_examined() {
     assert_eq!((found(&diagnosis), &diagnosis["looked_at"]), (vec![], &100.into()));
     assert_eq!(diagnosis["channel_means"], serde_json::json!([1.0, -2.0]));
 
-    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bench/photos");
+    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands/bench/photos");
     let line = |number: usize| {
         let name = ["coffee", "rocket"][number % 2];
         format!("{} {}\n", photos.join(name).with_extension("jpg").display(), number % 2)

@@ -15,7 +15,7 @@ fn encoded(data: Vec<u8>) -> Vec<u8> {
 }
 
 fn photo() -> Vec<u8> {
-    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../percolator-cli/src/bench/photos");
+    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../percolator-cli/src/commands/bench/photos");
     std::fs::read(photos.join("chelsea.jpg")).unwrap()
 }
 

@@ -1,0 +1,45 @@
+//! A feed: its source, and how its pipeline runs. Options of `feed`, `doctor` and `bench`.
+
+use clap::Args;
+use percolator::FeedBuilder;
+
+use crate::args::described::Described;
+use crate::args::fields::ExampleArgs;
+use crate::args::pipeline::{DtypeArg, PipelineArgs};
+use crate::args::{SourceArgs, StateArgs, TransformArgs};
+
+/// The batch size of a feed that neither an option nor a net sets.
+const BATCH_SIZE: usize = 64;
+
+/// A feed. Each subcommand that uses it requires a source, in an argument group.
+#[derive(Debug, Args)]
+pub(crate) struct InputArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) state: StateArgs,
+    #[command(flatten)]
+    pub(crate) transform: TransformArgs,
+    #[command(flatten)]
+    pub(crate) example: ExampleArgs,
+    #[command(flatten)]
+    pub(crate) pipeline: PipelineArgs,
+}
+
+impl InputArgs {
+    /// The feed that the arguments describe, with all of them but the batch size.
+    pub(crate) fn describe(&self) -> anyhow::Result<Described> {
+        let described = self.source.describe(&self.state, &self.transform)?;
+        let feed = self.example.with_options(described.feed);
+        Ok(Described { feed: self.pipeline.with_options(feed, DtypeArg::F32)?, ..described })
+    }
+
+    /// A feed with its batch size: as set, or the net's, or a default.
+    pub(crate) fn with_batch_size(&self, feed: FeedBuilder) -> FeedBuilder {
+        match self.pipeline.batch_size {
+            Some(records) => feed.batch_size(records),
+            None if self.source.is_net() => feed,
+            None => feed.batch_size(BATCH_SIZE),
+        }
+    }
+}

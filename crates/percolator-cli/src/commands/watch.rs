@@ -1,0 +1,64 @@
+//! `percolator watch`: draws the feed of another program, by its metrics.
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use clap::Args;
+use percolator_observe::metrics::scrape;
+use percolator_observe::view::{self, Left, Remote};
+use percolator_observe::{Numbers, Sample};
+use serde_json::{Value, json};
+
+use crate::run::stop::Signals;
+use crate::terminal::log;
+use crate::terminal::out::stdout;
+
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// The address of the program's metrics: http://127.0.0.1:9464.
+    url: String,
+    /// The feed to draw, if the program has several [default: the first].
+    #[arg(long, value_name = "NAME")]
+    feed: Option<String>,
+    /// Print the current numbers of the feeds once, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Watch {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if self.json {
+            return self.print().map(|()| ExitCode::SUCCESS);
+        }
+        view::check_terminal().map_err(|error| anyhow!("{error}; or print the numbers: --json"))?;
+        let signals = Signals::catch_beside_view()?;
+        let mut feed = Remote::attach(&self.url, self.feed.as_deref())?;
+        let held = log::hold();
+        let left = view::watch(&mut feed, || signals.caught().is_some());
+        drop(held);
+        if left? == Left::Interrupted {
+            signals.interrupt();
+        }
+        Ok(signals.caught().map_or(ExitCode::SUCCESS, |(_, code)| ExitCode::from(code)))
+    }
+
+    fn print(&self) -> anyhow::Result<()> {
+        let feeds = scrape(&self.url, self.feed.as_deref())?;
+        let metrics: Vec<_> = feeds.iter().flat_map(|(feed, numbers)| metrics_of(feed, numbers)).collect();
+        stdout().json(&json!({"metrics": metrics}))
+    }
+}
+
+/// The numbers of a feed, each with its name, kind and labels.
+pub(super) fn metrics_of(feed: &str, numbers: &Numbers) -> Vec<Value> {
+    let described = |sample: Sample| {
+        let Sample { family, labels, whole, value, .. } = sample;
+        let labels: serde_json::Map<_, _> =
+            labels.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        // A whole number stays exact.
+        let value = whole.map_or_else(|| json!(value), |whole| json!(whole));
+        let kind = family.kind.name();
+        json!({"name": family.name, "kind": kind, "feed": feed, "labels": labels, "value": value})
+    };
+    numbers.samples().into_iter().map(described).collect()
+}
