@@ -5,11 +5,11 @@ use percolator::FeedBuilder;
 use percolator::batch::ImageShape;
 use percolator::example::{ExampleFields, ExampleImage, Examples, ImageShapeFrom};
 
+use crate::args::source::Source;
 use crate::args::with;
 
 /// Records that are `tf.train.Example`. Without these options, records are Caffe's.
 #[derive(Clone, Debug, Default, Args)]
-#[group(multiple = true, conflicts_with = "net")]
 pub(crate) struct ExampleArgs {
     /// Read tf.train.Example, and make fields of these features: NAME:TYPE, separated by commas
     ///
@@ -48,6 +48,11 @@ impl ExampleArgs {
     /// Whether records are Examples.
     pub(crate) fn is_given(&self) -> bool {
         self.fields.is_some() || self.image.is_some()
+    }
+
+    /// Checks that they are not given with a net, whose records are Caffe's.
+    pub(crate) fn check_use(&self, source: &Source) -> anyhow::Result<()> {
+        source.check_net("options of tf.train.Examples, such as --fields and --image,", self.is_given())
     }
 
     /// Whether a batch has images: Caffe's records always do.

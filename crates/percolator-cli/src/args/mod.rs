@@ -1,7 +1,8 @@
 //! Arguments that several subcommands share.
 //!
 //! ```text
-//! a source, a net's state, a transform; choices, durations   this file; described: the feed they describe
+//! what to read, by its path                                  source; described: the feed of it
+//! a net's state, how data are opened, a transform            this file, with choices and durations
 //! a whole data set                                           data_set
 //! Examples' features                                         fields
 //! a feed and its pipeline                                    input, pipeline
@@ -16,47 +17,22 @@ pub(crate) mod input;
 pub(crate) mod job;
 pub(crate) mod metadata;
 pub(crate) mod pipeline;
+pub(crate) mod source;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use percolator::feed::SourceSpec;
 use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, NetState};
 use percolator::source::Access;
-use percolator::{ColorMode, Feed, FeedBuilder, Net, Phase, Transform};
+use percolator::{ColorMode, Feed, Net, Phase, Transform};
 use percolator_data::{ChannelOrder, Content};
 use percolator_files::shown;
 
 use crate::args::described::Described;
-
-/// The source of the records. Each subcommand that uses it requires one of these in an argument group. Those
-/// of several kinds are one data set: LMDBs first, then LevelDBs, then TFRecords.
-#[derive(Debug, Args)]
-pub(super) struct SourceArgs {
-    /// The Caffe net whose data layer to feed: a .prototxt, or a .caffemodel.
-    #[arg(value_name = "NET", conflicts_with_all = ["lmdb", "leveldb", "tfrecord"])]
-    net: Option<PathBuf>,
-    #[command(flatten)]
-    databases: DatabaseArgs,
-}
-
-/// Databases whose records follow one another.
-#[derive(Debug, Default, Args)]
-pub(super) struct DatabaseArgs {
-    /// The Caffe LMDB to read: its folder, or its data.mdb. Repeat it to read several as one data set.
-    #[arg(long, value_name = "PATH")]
-    lmdb: Vec<PathBuf>,
-    /// The Caffe LevelDB to read: its folder. Repeat it to read several as one data set.
-    #[arg(long, value_name = "PATH")]
-    leveldb: Vec<PathBuf>,
-    /// The TFRecord files to read: a file, a folder, or a quoted pattern such as 'train-*'. Repeat it to read
-    /// several as one data set.
-    #[arg(long, value_name = "PATH")]
-    tfrecord: Vec<PathBuf>,
-}
+use crate::args::source::Source;
 
 /// Selects a net's layer, and how its source is read.
 #[derive(Debug, Args)]
@@ -65,17 +41,16 @@ pub(super) struct StateArgs {
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
     phase: PhaseArg,
     /// The net's level, for its min_level and max_level rules.
-    #[arg(long, default_value_t = 0, conflicts_with_all = ["lmdb", "leveldb", "tfrecord"],
-        allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     level: i32,
     /// The net's stages, for its stage and not_stage rules.
-    #[arg(long, value_delimiter = ',', conflicts_with_all = ["lmdb", "leveldb", "tfrecord"])]
+    #[arg(long, value_delimiter = ',')]
     stage: Vec<String>,
     /// The net's data layer; needed only if it has several.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["lmdb", "leveldb", "tfrecord"])]
+    #[arg(long, value_name = "NAME")]
     layer: Option<String>,
     /// The data layer that fills this blob; needed only if several layers share a name.
-    #[arg(long, value_name = "BLOB", conflicts_with_all = ["lmdb", "leveldb", "tfrecord"])]
+    #[arg(long, value_name = "BLOB")]
     top: Option<String>,
     /// The folder that relative paths (of sources, and in the net) start from [default: the working
     /// directory].
@@ -101,7 +76,6 @@ pub(super) struct OpenArgs {
 
 /// The transform of each record, if no net sets it.
 #[derive(Debug, Default, Args)]
-#[group(multiple = true, conflicts_with = "net")]
 pub(super) struct TransformArgs {
     /// First resize every image to this many rows and columns.
     #[arg(long, value_name = "HxW", value_parser = size)]
@@ -219,105 +193,15 @@ choices! {
     }
 }
 
-impl SourceArgs {
-    /// The databases, or the net, at these paths, which are relative to `root`, and these databases. A net
-    /// must be alone.
-    pub(super) fn found(paths: &[PathBuf], more: &DatabaseArgs, root: &Path) -> anyhow::Result<Self> {
-        let (mut net, mut databases) = (None, DatabaseArgs::default());
-        for path in paths {
-            let at = root.join(path);
-            let is_lmdb_file = path.extension().is_some_and(|extension| extension == "mdb");
-            match at.join("CURRENT").exists() {
-                true => databases.leveldb.push(path.clone()),
-                false if is_lmdb_file || !at.is_file() => databases.lmdb.push(path.clone()),
-                // Any other file can be opened as one of records, whose error says what is wrong with it.
-                false if is_empty(&at) || Net::open(&at).is_err() => databases.tfrecord.push(path.clone()),
-                false if paths.len() > 1 || !more.is_empty() => {
-                    let net = shown::path(path);
-                    bail!("{net}: a net cannot be combined with other data sets: give it alone");
-                }
-                false => net = Some(path.clone()),
-            }
-        }
-        databases.lmdb.extend_from_slice(&more.lmdb);
-        databases.leveldb.extend_from_slice(&more.leveldb);
-        databases.tfrecord.extend_from_slice(&more.tfrecord);
-        Ok(SourceArgs { net, databases })
-    }
-
-    /// Whether there is a source.
-    pub(super) fn is_given(&self) -> bool {
-        self.is_net() || !self.databases.is_empty()
-    }
-
-    pub(super) fn is_net(&self) -> bool {
-        self.net.is_some()
-    }
-
-    /// Checks that a file that is to be written would not be taken for one of the TFRecord files.
-    pub(super) fn check_output(&self, file: &Path, root: &Path) -> anyhow::Result<()> {
-        let mut files = self.databases.tfrecord.iter();
-        let data = files.find(|path| percolator_tfrecord::is_among(file, root, path));
-        match data.map(|data| [file, data].map(shown::path)) {
-            None => Ok(()),
-            Some([file, data]) => {
-                bail!("{file} would be one of the files of the data set {data}: give another path")
-            }
-        }
-    }
-
-    /// Describes the feed that the arguments select.
-    pub(super) fn describe(&self, state: &StateArgs, transform: &TransformArgs) -> anyhow::Result<Described> {
-        state.check_use(self)?;
-        let mut described = match self {
-            SourceArgs { net: Some(path), .. } if path.is_dir() => bail!(
-                "{}: a net is a file, and this is a folder: give it with --lmdb, --leveldb or --tfrecord",
-                shown::path(path)
-            ),
-            SourceArgs { net: Some(path), .. } => state.layer_of(&Net::open(path)?, path)?,
-            SourceArgs { databases: DatabaseArgs { lmdb, leveldb, tfrecord }, .. } => {
-                let name = &state.open.database;
-                let lmdbs =
-                    lmdb.iter().map(|path| SourceSpec::Lmdb { path: path.clone(), name: name.clone() });
-                let leveldbs = leveldb.iter().map(SourceSpec::leveldb);
-                let tfrecords = tfrecord.iter().map(SourceSpec::tfrecord);
-                Described::of_sources(lmdbs.chain(leveldbs).chain(tfrecords))?
-            }
-        };
-        if !self.is_net() {
-            described.feed =
-                described.feed.phase(state.phase()).transform(transform.or(transform.mean(Transform::new())));
-        }
-        let feed = with(described.feed, state.root.as_ref(), FeedBuilder::root);
-        let feed = feed.access(state.open.access()).log_gaps(state.open.log_gaps());
-        Ok(Described { feed, ..described })
-    }
-}
-
-impl DatabaseArgs {
-    fn is_empty(&self) -> bool {
-        let DatabaseArgs { lmdb, leveldb, tfrecord } = self;
-        [lmdb, leveldb, tfrecord].iter().all(|paths| paths.is_empty())
-    }
-}
-
-/// Whether a file is empty: a net may be, too, but has nothing to read then.
-fn is_empty(file: &Path) -> bool {
-    file.metadata().is_ok_and(|found| found.len() == 0)
-}
-
 impl StateArgs {
     /// The folder that relative paths start from.
     pub(super) fn root(&self) -> &Path {
         self.root.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// Checks that no option is given for which the sources have no use. (Without a source of a kind that it
-    /// knows, clap has refused them already.)
-    fn check_use(&self, source: &SourceArgs) -> anyhow::Result<()> {
-        let DatabaseArgs { lmdb, leveldb, tfrecord } = &source.databases;
-        let are_lmdbs = !lmdb.is_empty() && leveldb.is_empty() && tfrecord.is_empty();
-        self.open.check_use(are_lmdbs, source.is_net() || !leveldb.is_empty())?;
+    /// Checks that no option is given for which the source has no use.
+    fn check_use(&self, source: &Source) -> anyhow::Result<()> {
+        source.check_open(&self.open)?;
         let selects = self.level != 0 || !self.stage.is_empty() || self.layer.is_some() || self.top.is_some();
         ensure!(
             source.is_net() || !selects,
@@ -376,7 +260,7 @@ impl OpenArgs {
     /// them are LMDBs.
     pub(super) fn check_use(&self, are_lmdbs: bool, has_leveldb: bool) -> anyhow::Result<()> {
         let is_lmdb = are_lmdbs || self.database.is_none();
-        ensure!(is_lmdb, "--database names a database of an LMDB: use it with --lmdb PATH");
+        ensure!(is_lmdb, "--database names a database of an LMDB: leave it out for other data");
         let has_logs = has_leveldb || !self.allow_log_gaps;
         ensure!(has_logs, "--allow-log-gaps is for a LevelDB, and none is given");
         Ok(())
@@ -406,6 +290,13 @@ impl TransformArgs {
         let transform = with(transform, self.crop, Transform::crop);
         let transform = with(transform, self.mirror, Transform::mirror);
         with(transform, self.scale, Transform::scale).color(self.color.into())
+    }
+
+    /// Whether any of the options is given.
+    fn is_given(&self) -> bool {
+        let TransformArgs { resize, crop, mirror, scale, color, .. } = self;
+        let is_set = resize.is_some() || crop.is_some() || mirror.is_some() || scale.is_some();
+        is_set || self.has_mean() || !matches!(color, ColorArg::Native)
     }
 
     /// Whether a mean to subtract is set.

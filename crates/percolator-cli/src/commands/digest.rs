@@ -4,27 +4,22 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
-use clap::{ArgGroup, Args};
+use clap::Args;
 use percolator::receipt::{DataDigest, DigestDetail};
 use percolator_files::shown;
 use percolator_proof::digest_watched;
 use serde_json::{Value, json};
 
-use crate::args::{DatabaseArgs, SourceArgs, StateArgs, TransformArgs};
+use crate::args::source::SourceArgs;
+use crate::args::{StateArgs, TransformArgs};
 use crate::output::{self, FileKind, Output};
 use crate::terminal::out::stdout;
 use crate::terminal::progress::{rate, watched};
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").args(["paths", "lmdb", "leveldb", "tfrecord"])
-    .required(true).multiple(true))]
 pub(crate) struct Digest {
-    /// The data set: an LMDB, a LevelDB, or a net, whose data layer's source is read. Several databases are
-    /// read in this order: LMDBs, LevelDBs, TFRecords.
-    #[arg(value_name = "PATH")]
-    paths: Vec<PathBuf>,
     #[command(flatten)]
-    databases: DatabaseArgs,
+    source: SourceArgs,
     #[command(flatten)]
     state: StateArgs,
     /// Also write 64 bits of each record's hash (16 bytes of text per record). The digest then also proves
@@ -46,7 +41,7 @@ impl Digest {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         // Fails now, rather than after an hour of reading, if the file cannot be written.
         let out = self.out.as_deref().map(|path| Output::of_run(path, FileKind::Digest)).transpose()?;
-        let source = SourceArgs::found(&self.paths, &self.databases, self.state.root())?;
+        let source = self.source.found(self.state.root(), self.quiet || self.json)?;
         if let Some(out) = &self.out {
             source.check_output(out, self.state.root())?;
         }

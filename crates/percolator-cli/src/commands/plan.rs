@@ -2,43 +2,39 @@
 
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use percolator::Snapshot;
 use percolator::order::{BatchSize, Job, Plan as JobPlan, World};
 use percolator::record::StepId;
-use percolator::source::{IndexPlace, LevelDb, Lmdb, LmdbOptions, Source, TfRecord};
+use percolator::source::{self, IndexPlace, LevelDb, Lmdb, LmdbOptions, TfRecord};
 use percolator_files::shown;
 use serde_json::json;
 
 use crate::args::job::JobArgs;
+use crate::args::source::{Database, Format, Source, SourceArgs};
 use crate::args::{OpenArgs, with};
 
 /// The number of steps printed by default.
 const SHOWN_STEPS: u64 = 8;
 
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("data").required(true)
-    .args(["lmdb", "leveldb", "tfrecord", "records", "files"])))]
+#[command(mut_arg("paths", |arg| arg.required_unless_present_any(["records", "files"])),
+    mut_arg("net", |arg| arg.hide(true)))]
 pub(crate) struct Plan {
-    /// The Caffe LMDB to read; several are one data set, in this order.
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    lmdb: Vec<PathBuf>,
-    /// The Caffe LevelDB to read; several are one data set, in this order.
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    leveldb: Vec<PathBuf>,
-    /// The TFRecord files to read: files, folders, or quoted patterns, in this order.
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    tfrecord: Vec<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
     #[command(flatten)]
     open: OpenArgs,
     /// Instead of a database: a data set of this many records.
-    #[arg(long, value_name = "M")]
+    #[arg(long, value_name = "M",
+        conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord", "files"])]
     records: Option<u64>,
     /// Instead of databases: files of these numbers of records.
-    #[arg(long, value_name = "M,M,...", value_delimiter = ',')]
+    #[arg(long, value_name = "M,M,...", value_delimiter = ',',
+        conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord"])]
     files: Vec<u64>,
     /// Records per step, of all replicas of the job together.
     #[arg(long, value_name = "B")]
@@ -122,25 +118,38 @@ impl Plan {
 
     /// The number of records of each file.
     fn record_counts(&self) -> anyhow::Result<Vec<u64>> {
-        self.open.check_use(!self.lmdb.is_empty(), !self.leveldb.is_empty())?;
+        if !self.source.is_given() {
+            self.open.check_use(false, false)?;
+        }
         if let Some(records) = self.records {
             return Ok(vec![records]);
         }
         if !self.files.is_empty() {
             return Ok(self.files.clone());
         }
+        let source = self.source.found(Path::new(""), self.json)?;
+        source.check_open(&self.open)?;
+        let databases = match &source {
+            Source::Databases(databases) => databases,
+            Source::Net(net) => bail!("{}: a net: give the data that it reads", shown::path(net)),
+        };
         let access = self.open.access();
         let lmdb = with(Lmdb::options().access(access), self.open.database.as_ref(), LmdbOptions::name);
         let leveldb = LevelDb::options().access(access).log_gaps(self.open.log_gaps());
-        let lmdbs = self.lmdb.iter().map(|path| count(&lmdb.open(path)?));
-        let leveldbs = self.leveldb.iter().map(|path| count(&leveldb.open(path)?));
         let tfrecord = TfRecord::options().access(access);
-        let mut tfrecords = Vec::new();
-        for path in &self.tfrecord {
-            tfrecords.extend(percolator_tfrecord::files(path)?);
+        let mut counts = Vec::new();
+        for Database { format, path } in databases {
+            match format {
+                Format::Lmdb => counts.push(count(&lmdb.open(path)?)?),
+                Format::LevelDb => counts.push(count(&leveldb.open(path)?)?),
+                Format::TfRecord => {
+                    for file in percolator_tfrecord::files(path)? {
+                        counts.push(count(&tfrecord.open(file)?)?);
+                    }
+                }
+            }
         }
-        let tfrecords = tfrecords.iter().map(|path| count(&tfrecord.open(path)?));
-        lmdbs.chain(leveldbs).chain(tfrecords).collect()
+        Ok(counts)
     }
 
     fn job_of(&self, files: &[u64]) -> anyhow::Result<Job> {
@@ -264,7 +273,7 @@ fn is_of_closed_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// The number of records of a source. If it is not stored, they are counted.
-fn count(source: &dyn Source) -> anyhow::Result<u64> {
+fn count(source: &dyn source::Source) -> anyhow::Result<u64> {
     if source.records().is_none() {
         source.count(&IndexPlace::Memory)?;
     }

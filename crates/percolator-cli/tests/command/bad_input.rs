@@ -37,12 +37,12 @@ const TOOLS: [Tool; 8] = [
     Tool { words: "inspect IN --html OUT --quiet", input: Input::Lmdb, keeps_output: true },
     Tool { words: "verify IN --repair OUT --quiet", input: Input::Lmdb, keeps_output: true },
     Tool {
-        words: "doctor --lmdb IN --batch-size 2 --seconds 0.01 --at-most 0 --quiet",
+        words: "doctor IN --batch-size 2 --seconds 0.01 --at-most 0 --quiet",
         input: Input::Lmdb,
         keeps_output: false,
     },
     Tool {
-        words: "bench --lmdb IN --batch-size 2 --seconds 0.01 --rounds 1 --quiet",
+        words: "bench IN --batch-size 2 --seconds 0.01 --rounds 1 --quiet",
         input: Input::Lmdb,
         keeps_output: false,
     },

@@ -22,7 +22,7 @@ fn a_run_goes_on_and_says_what_it_went_on_without() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write_lmdb(&folder.join("lmdb"), &[3, 17]);
-    let feed = ["feed", "--lmdb", "lmdb", "--batch-size", "8", "--epochs", "2", "--shuffle", "global"];
+    let feed = ["feed", "lmdb", "--batch-size", "8", "--epochs", "2", "--shuffle", "global"];
     let run = |more: &[&str]| command(&[&feed[..], more].concat(), folder);
 
     let (code, text) = run(&[]);
@@ -61,7 +61,7 @@ fn a_receipt_without_a_step_proves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write_lmdb(&folder.join("lmdb"), &[3]);
-    let (code, _) = command(&["feed", "--lmdb", "lmdb", "--epochs", "1", "--receipt", "r"], folder);
+    let (code, _) = command(&["feed", "lmdb", "--epochs", "1", "--receipt", "r"], folder);
     assert_eq!(code, 2);
     let (code, text) = command(&["verify-run", "r", "--json"], folder);
     assert!(code == 1 && text.contains("\"is_sound\":false"), "{text}");
@@ -79,7 +79,7 @@ fn the_reason_why_a_record_cannot_be_read_is_said_once() {
     }
     bytes[starts[3] + 14] ^= 1;
     std::fs::write(folder.join("numbers.tfrecord"), bytes).unwrap();
-    let feed = ["feed", "--tfrecord", "numbers.tfrecord", "--fields", "number:i64", "--batch-size", "4"];
+    let feed = ["feed", "numbers.tfrecord", "--fields", "number:i64", "--batch-size", "4"];
     let skipping = ["--once", "--bad-records", "skip", "--quarantine", "bad.tfrecord"];
     let (code, text) = command(&[&feed[..], &skipping].concat(), folder);
     assert_eq!(code, 0, "{text}");
@@ -101,13 +101,13 @@ fn limits_end_a_run_and_an_option_without_a_policy_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write_lmdb(&folder.join("lmdb"), &[3, 17]);
-    let feed = ["feed", "--lmdb", "lmdb", "--batch-size", "8", "--once", "--bad-records", "skip"];
+    let feed = ["feed", "lmdb", "--batch-size", "8", "--once", "--bad-records", "skip"];
     for limit in [["--bad-at-most", "1"], ["--bad-rate", "0.001"]] {
         let (code, text) = command(&[&feed[..], &limit].concat(), folder);
         assert_eq!(code, 2, "{text}");
         assert!(text.contains("2 of the first 24 records of epoch 0 are bad, and 1 may be"), "{text}");
     }
-    let (code, text) = command(&["feed", "--lmdb", "lmdb", "--quarantine", "bad.tfrecord"], folder);
+    let (code, text) = command(&["feed", "lmdb", "--quarantine", "bad.tfrecord"], folder);
     assert!(code == 2 && text.contains("--bad-records"), "{text}");
     let (code, text) = command(&[&feed[..], &["--bad-rate", "7"]].concat(), folder);
     assert!(code == 2 && text.contains("a number from 0 to 1"), "{text}");

@@ -51,7 +51,7 @@ fn doctor(folder: &Path, args: &[&str]) -> Output {
 /// What it says of the database in this folder, as JSON, and its exit code.
 #[track_caller]
 fn diagnosed(folder: &TempDir, args: &[&str]) -> (Value, i32) {
-    let output = doctor(folder.path(), &[&["--lmdb", ".", "--json"], args].concat());
+    let output = doctor(folder.path(), &[&[".", "--json"], args].concat());
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.is_empty(), "{message}");
     (serde_json::from_slice(&output.stdout).unwrap(), output.status.code().unwrap())
@@ -96,7 +96,7 @@ fn a_good_feed_is_examined_and_nothing_looks_wrong() {
 #[test]
 fn workers_that_are_chosen_are_tried_as_many_and_one_more() {
     let folder = database(mixed);
-    let args = ["doctor", "--lmdb", ".", "--batch-size", "8", "--seconds", "0.01", "--json", "--quiet"];
+    let args = ["doctor", ".", "--batch-size", "8", "--seconds", "0.01", "--json", "--quiet"];
     let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
         .args(args)
         .current_dir(folder.path())
@@ -124,7 +124,7 @@ fn changes_for_which_there_is_no_time_are_named() {
     let names: Vec<_> =
         pipeline["not_tried"].as_array().unwrap().iter().map(|change| change["what"].as_str()).collect();
     assert_eq!(names, [Some("workers"), Some("ring"), Some("read_files")]);
-    let output = doctor(folder.path(), &["--lmdb", ".", "--at-most", "0"]);
+    let output = doctor(folder.path(), &[".", "--at-most", "0"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("Not tried: --threads 3, --prefetch "), "{text}");
 }
@@ -156,7 +156,7 @@ fn all_databases_of_a_feed_are_looked_at() {
     for (name, label) in [("cats", 0), ("dogs", 1)] {
         write(&folder.path().join(name), 100, |_| label);
     }
-    let output = doctor(folder.path(), &["--lmdb", "cats", "--lmdb", "dogs", "--at-most", "0", "--json"]);
+    let output = doctor(folder.path(), &["cats", "dogs", "--at-most", "0", "--json"]);
     let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((found(&diagnosis), &diagnosis["records"]), (vec!["labels_together"], &200.into()));
 }
@@ -174,7 +174,7 @@ fn records_that_end_a_run_are_found_among_the_others() {
     let finding = &diagnosis["findings"][0];
     assert_eq!((&finding["records"], &finding["first"]), (&1.into(), &37.into()));
     assert!(diagnosis["failed"].as_str().unwrap().contains("00000037") && diagnosis["pipeline"].is_null());
-    let output = doctor(folder.path(), &["--lmdb", "."]);
+    let output = doctor(folder.path(), &["."]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("The feed fails: ") && text.contains("the first at position 37"), "{text}");
 }
@@ -187,8 +187,7 @@ fn a_leveldb_of_floats_and_a_list_of_images_are_examined() {
     };
     let options = rusty_leveldb::Options::default();
     common::leveldb::write(&folder.path().join("floats"), options, (0..100).map(record));
-    let output =
-        doctor(folder.path(), &["--leveldb", "floats", "--mean-value", "0.1", "--at-most", "0", "--json"]);
+    let output = doctor(folder.path(), &["floats", "--mean-value", "0.1", "--at-most", "0", "--json"]);
     let message = String::from_utf8_lossy(&output.stderr);
     let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{message}"));
     assert_eq!((found(&diagnosis), &diagnosis["looked_at"]), (vec![], &100.into()));
@@ -255,11 +254,11 @@ fn pixels_in_another_order_are_found() {
             writer.write(&example.to_bytes()).unwrap();
         }
         writer.finish().unwrap();
-        let examples = ["--tfrecord", path.to_str().unwrap(), "--image", "image", "--label", "label"];
+        let examples = [path.to_str().unwrap(), "--image", "image", "--label", "label"];
         let chw = ["--image-shape", "3x12x10", "--image-order", "chw"];
         let hwc = ["--image-shape", "12x10x3", "--image-order", "hwc"];
         for (args, is_read_by_pixel, due) in [
-            (vec!["--lmdb", lmdb.to_str().unwrap()], false, "write them transposed"),
+            (vec![lmdb.to_str().unwrap()], false, "write them transposed"),
             ([&examples[..], &chw].concat(), false, "give --image-order hwc"),
             ([&examples[..], &hwc].concat(), true, "leave out --image-order hwc"),
         ] {
@@ -317,7 +316,7 @@ fn compressed_files_are_looked_at_from_their_front() {
         writer.write(&prost::Message::encode_to_vec(&datum)).unwrap();
     }
     writer.finish().unwrap();
-    let output = doctor(folder.path(), &["--tfrecord", "images.tfrecord.gz", "--at-most", "0", "--json"]);
+    let output = doctor(folder.path(), &["images.tfrecord.gz", "--at-most", "0", "--json"]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{message}");
     let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -345,8 +344,7 @@ fn images_of_examples_are_judged_as_caffes_are() {
     write("mixed", |number| (number * 7 % 10) as i64);
     write("sorted", |number| (number / 50) as i64);
     let found_in = |name: &str| {
-        let source =
-            ["--tfrecord", name, "--image", "image/encoded", "--label", "image/class/label", "--json"];
+        let source = [name, "--image", "image/encoded", "--label", "image/class/label", "--json"];
         let output = doctor(folder.path(), &[&source[..], &["--at-most", "0"]].concat());
         let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(diagnosis["looked_at"], 200);
@@ -367,7 +365,7 @@ fn records_that_are_not_caffes_are_fed_and_not_judged() {
         writer.write(&example.to_bytes()).unwrap();
     }
     writer.finish().unwrap();
-    let args = ["--tfrecord", "numbers.tfrecord", "--fields", "number:i64"];
+    let args = ["numbers.tfrecord", "--fields", "number:i64"];
     let output = doctor(folder.path(), &args);
     let text = String::from_utf8(output.stdout).unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
@@ -379,9 +377,9 @@ fn records_that_are_not_caffes_are_fed_and_not_judged() {
 fn what_a_run_would_refuse_is_refused() {
     let folder = database(mixed);
     for (args, due) in [
-        (&["--lmdb", "missing"][..], "missing"),
-        (&["--lmdb", ".", "--crop", "7"], "7"),
-        (&["--lmdb", ".", "--mean-file", "missing.binaryproto"], "missing.binaryproto"),
+        (&["missing"][..], "missing"),
+        (&[".", "--crop", "7"], "7"),
+        (&[".", "--mean-file", "missing.binaryproto"], "missing.binaryproto"),
     ] {
         let output = doctor(folder.path(), args);
         let message = String::from_utf8(output.stderr).unwrap();
@@ -391,12 +389,7 @@ fn what_a_run_would_refuse_is_refused() {
             "{message}"
         );
     }
-    for args in [
-        &[][..],
-        &["--lmdb", ".", "--rounds", "2"],
-        &["--lmdb", ".", "--step-ms=-1"],
-        &["--lmdb", ".", "--seconds", "0"],
-    ] {
+    for args in [&[][..], &[".", "--rounds", "2"], &[".", "--step-ms=-1"], &[".", "--seconds", "0"]] {
         assert_eq!(doctor(folder.path(), args).status.code(), Some(2), "{args:?}");
     }
 }
@@ -406,10 +399,10 @@ fn what_a_run_would_refuse_is_refused() {
 fn a_signal_ends_the_measurements() {
     let folder = database(mixed);
     for (words, signal, code) in [
-        ("doctor --lmdb . --seconds 600", "INT", 130),
+        ("doctor . --seconds 600", "INT", 130),
         // The training step would take an hour.
-        ("doctor --lmdb . --step-ms 3600000", "TERM", 143),
-        ("bench --lmdb . --seconds 600", "INT", 130),
+        ("doctor . --step-ms 3600000", "TERM", 143),
+        ("bench . --seconds 600", "INT", 130),
     ] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_percolator"))
             .args(words.split(' '))

@@ -139,14 +139,11 @@ fn each_random_sequence_is_its_own_and_the_same_every_time() {
 
 #[test]
 fn a_database_needs_no_net() {
-    let written =
-        [["--lmdb", "raw_lmdb"], ["--leveldb", "raw_leveldb_log"], ["--leveldb", "raw_leveldb_ldb"]].map(
-            |source| {
-                let dump = Dump::new();
-                dump.pass([&source[..], &["--phase", "test", "--batch-size", "16"]].concat());
-                dump.both()
-            },
-        );
+    let written = [["raw_lmdb"], ["raw_leveldb_log"], ["raw_leveldb_ldb"]].map(|source| {
+        let dump = Dump::new();
+        dump.pass([&source[..], &["--phase", "test", "--batch-size", "16"]].concat());
+        dump.both()
+    });
     let case = case("raw_none");
     assert_eq!(hash(split(&written[0][0]).1), case["data_sha256"].as_str().unwrap());
     assert_eq!(hash(split(&written[0][1]).1), case["label_sha256"].as_str().unwrap());
@@ -155,7 +152,7 @@ fn a_database_needs_no_net() {
     // The same again, by arguments instead of by a net.
     let dump = Dump::new();
     let transform = ["--crop", "27", "--mean-value", "104,117,123", "--scale", "0.017"];
-    let source = ["--lmdb", "raw_lmdb", "--phase", "test", "--batch-size", "16"];
+    let source = ["raw_lmdb", "--phase", "test", "--batch-size", "16"];
     dump.pass(source.iter().chain(&transform));
     let by_net = Dump::new();
     by_net.pass(args_of(&self::case("raw_crop_mv3_scale")));
@@ -201,7 +198,7 @@ fn a_layer_may_be_called_anything() {
 
 #[test]
 fn in_test_a_rank_has_every_record() {
-    for args in [["net.prototxt", "--phase", "test"], ["--lmdb=raw_lmdb", "--batch-size=4", "--phase=test"]] {
+    for args in [["net.prototxt", "--phase", "test"], ["raw_lmdb", "--batch-size=4", "--phase=test"]] {
         let dump = Dump::with_net(LAYER);
         dump.pass(args);
         let whole = dump.array("data.npy");
@@ -237,7 +234,7 @@ fn a_ranks_own_records_may_have_another_shape_than_the_first() {
     common::write_lmdb(&path, records);
     let path = path.to_str().unwrap();
     for (rank, side) in [("0", 2), ("1", 3)] {
-        let args = ["--lmdb", path, "--batch-size", "2", "--batches", "2", "--rank", rank, "--of", "2"];
+        let args = [path, "--batch-size", "2", "--batches", "2", "--rank", rank, "--of", "2"];
         assert!(dump.pass(args).contains(&format!("[4, 1, {side}, {side}]")));
         let data = dump.array("data.npy");
         assert_eq!(split(&data).1.len(), 4 * side * side * size_of::<f32>());

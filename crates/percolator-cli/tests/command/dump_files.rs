@@ -38,21 +38,21 @@ fn a_run_that_fails_leaves_no_arrays_of_the_run_before_and_one_that_cannot_begin
     let arrays = dump.arrays();
     assert_eq!(dump.run(["gone.prototxt"]).status.code(), Some(2));
     assert_eq!(dump.arrays(), arrays);
-    dump.fail(["--lmdb", "png_mixed_lmdb", "--batches", "12"]);
+    dump.fail(["png_mixed_lmdb", "--batches", "12"]);
 }
 
 #[test]
 fn where_nothing_can_be_written_it_says_so() {
     let dump = Dump::with_net(LAYER);
     // Before it reads the data, which may take long.
-    for source in ["net.prototxt", "--lmdb=no_such_lmdb"] {
+    for source in ["net.prototxt", "no_such_lmdb"] {
         for out in ["net.prototxt", "net.prototxt/out", "net.prototxt/out/deep"] {
             let output = dump.run_to(out, [source]);
             let message = dump.check_failure(&output, &Arrays::new());
             assert!(message.starts_with(&format!("cannot make the folder {out}: ")), "{message}");
         }
     }
-    let output = dump.run_to("deep/out", ["--lmdb=no_such_lmdb"]);
+    let output = dump.run_to("deep/out", ["no_such_lmdb"]);
     assert!(dump.check_failure(&output, &Arrays::new()).contains("no_such_lmdb"));
     assert!(!dump.folder.path().join("deep").exists(), "nothing is made for a run that cannot begin");
     // Something other than a regular file has the array's name, and stays.
@@ -120,7 +120,7 @@ fn arrays_that_exist_stay() {
         assert_eq!(output.status.code(), Some(2));
         output
     };
-    for source in ["net.prototxt", "--lmdb=no_such_lmdb"] {
+    for source in ["net.prototxt", "no_such_lmdb"] {
         let output = refused(source);
         let message = String::from_utf8(output.stderr).unwrap();
         assert!(message.contains("out/label.npy: it already exists; give another path"), "{message}");
@@ -131,7 +131,7 @@ fn arrays_that_exist_stay() {
     assert!(message.contains("out/data.npy: it already exists; give another path"), "{message}");
     fs::remove_file(at("data.npy")).unwrap();
     // Even if they may be replaced: there is nothing to replace them with.
-    assert!(!dump.run(["--lmdb=no_such_lmdb"]).status.success());
+    assert!(!dump.run(["no_such_lmdb"]).status.success());
     assert_eq!(fs::read_to_string(at("label.npy")).unwrap(), "somebody's");
     // The layer gives no labels, and an array of an earlier run could pass for theirs.
     dump.pass(["net.prototxt"]);

@@ -11,14 +11,14 @@ use crate::dumps::{Dump, LAYER, golden, split};
 #[test]
 fn records_of_several_shapes_make_no_array() {
     let dump = Dump::new();
-    let message = dump.fail(["--lmdb", "png_mixed_lmdb", "--batches", "12"]);
+    let message = dump.fail(["png_mixed_lmdb", "--batches", "12"]);
     assert!(message.starts_with("png_mixed_lmdb: batch "), "{message}");
     assert!(message.contains("arrays of different shapes cannot be joined"), "{message}");
     // The suggested remedy works.
     let advice = message.split("--batches ").nth(1).unwrap();
-    dump.pass(["--lmdb", "png_mixed_lmdb", "--batches", advice]);
+    dump.pass(["png_mixed_lmdb", "--batches", advice]);
 
-    let message = Dump::new().fail(["--lmdb", "png_mixed_lmdb", "--batch-size", "12"]);
+    let message = Dump::new().fail(["png_mixed_lmdb", "--batch-size", "12"]);
     assert!(message.contains("all records of a batch have one shape"), "{message}");
     assert!(message.contains("png_mixed_lmdb: epoch 0, record "), "{message}");
 }
@@ -29,7 +29,9 @@ fn a_net_that_cannot_be_read_is_named_with_the_place() {
     let missing = std::io::Error::from(Errno::NOENT);
     assert_eq!(message, format!("missing.prototxt: cannot be read: {missing}"));
     let message = Dump::new().fail(["."]);
-    assert!(message.ends_with("this is a folder: give it with --lmdb, --leveldb or --tfrecord"), "{message}");
+    assert!(message.starts_with(".: neither a net nor data that can be fed: it is a folder"), "{message}");
+    let message = Dump::new().fail(["--net", "."]);
+    assert!(message.starts_with(".: a net is a file, and this is a folder: "), "{message}");
     let message = Dump::with_net("layer {\n  name: 'd'\n  nmae 'x'\n}").fail(["net.prototxt"]);
     assert!(message.starts_with("net.prototxt:3:8: expected \":\""), "{message}");
     let crop = LAYER.replace("data_param", "transform_param { crop: 3 }\ndata_param");
@@ -74,10 +76,10 @@ fn a_bad_record_is_named_and_ends_the_dump() {
     let path = dump.folder.path().join("bad_lmdb");
     common::write_lmdb(&path, records);
     let path = path.to_str().unwrap();
-    let message = dump.fail(["--lmdb", path, "--batch-size", "2", "--batches", "4"]);
+    let message = dump.fail([path, "--batch-size", "2", "--batches", "4"]);
     let place = format!("{path}: epoch 0, record 5, key \"00000005\": ");
     assert!(message.starts_with(&place), "{message}");
-    dump.pass(["--lmdb", path, "--batch-size", "2", "--batches", "2"]);
+    dump.pass([path, "--batch-size", "2", "--batches", "2"]);
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn a_leveldb_whose_log_lacks_a_record_is_read_where_that_is_allowed() {
     let fragment = 7 + usize::from(u16::from_le_bytes([bytes[4], bytes[5]]));
     fs::write(&log, [&bytes[..4 * fragment], &bytes[5 * fragment..]].concat()).unwrap();
     let path = path.to_str().unwrap();
-    let args = ["--leveldb", path, "--batch-size", "8"];
+    let args = [path, "--batch-size", "8"];
     let message = dump.fail(args);
     assert!(message.contains("starts with write 6, but write 5 is due"), "{message}");
     assert!(message.contains("--allow-log-gaps") && !message.contains("LogGaps"), "{message}");
@@ -129,10 +131,13 @@ fn ranks_and_seeds_are_checked() {
 
 #[test]
 fn arguments_that_contradict_each_other_are_refused() {
-    Dump::with_net(LAYER).refuse(["net.prototxt", "--lmdb", "raw_lmdb"]);
-    Dump::with_net(LAYER).refuse(["net.prototxt", "--crop", "3"]);
-    Dump::with_net(LAYER).refuse(["net.prototxt", "--tfrecord", "x"]);
-    Dump::new().refuse(["--lmdb", "raw_lmdb", "--layer", "data"]);
+    let message = Dump::with_net(LAYER).fail(["net.prototxt", "raw_lmdb"]);
+    assert!(message.starts_with("net.prototxt: a net cannot be combined with other data sets"), "{message}");
+    let message = Dump::with_net(LAYER).fail(["net.prototxt", "--crop", "3"]);
+    assert!(message.ends_with("such as --crop, cannot be used with a net: net.prototxt"), "{message}");
+    let message = Dump::new().fail(["raw_lmdb", "--layer", "data"]);
+    assert!(message.ends_with("select a layer of a net, and no net is given"), "{message}");
+    Dump::with_net(LAYER).refuse(["--net", "net.prototxt", "raw_lmdb"]);
     Dump::new().refuse([""; 0]);
     Dump::with_net(LAYER).refuse(["net.prototxt", "--batches", "0"]);
 }

@@ -79,7 +79,7 @@ fn dump_writes_a_file_for_each_field() {
     let examples = &golden["examples"].as_array().unwrap()[..48];
     let fields = "ids:i64[3x4],id:i32,name:bytes(12),ragged:i64[<=8]=-1,ragged as in/loose:u8[<=8],\
                   weights:bf16[5],image:bytes[27]";
-    let args = ["dump", "--lmdb", "db", "--batch-size", "16", "--batches", "3", "--out", "out"];
+    let args = ["dump", "db", "--batch-size", "16", "--batches", "3", "--out", "out"];
     let said = succeeds(folder.path(), &[&args[..], &["--fields", fields]].concat());
     let array = |name: &str| npy(&folder.path().join("out").join(name));
     let nothing = Value::Array(Vec::new());
@@ -129,8 +129,8 @@ fn dump_of_an_examples_image_is_that_of_the_database() {
     let folder = database(records("raw.tfrecord"));
     let golden = common::repository().join("tests/data/golden/raw_lmdb");
     let args = ["dump", "--batch-size", "8", "--batches", "8", "--crop", "24", "--seed", "5"];
-    succeeds(folder.path(), &[&args[..], &["--lmdb", golden.to_str().unwrap(), "--out", "theirs"]].concat());
-    let image = ["--lmdb", "db", "--image", "image/raw", "--image-shape", "image/shape"];
+    succeeds(folder.path(), &[&args[..], &[golden.to_str().unwrap(), "--out", "theirs"]].concat());
+    let image = ["db", "--image", "image/raw", "--image-shape", "image/shape"];
     let label = ["--label", "image/class/label", "--out", "ours", "--fields", "image/shape as shape:i64[3]"];
     succeeds(folder.path(), &[&args[..], &image, &label].concat());
     let read = |path: &str| fs::read(folder.path().join(path)).unwrap();
@@ -138,7 +138,7 @@ fn dump_of_an_examples_image_is_that_of_the_database() {
         assert!(read(&format!("ours/{name}")) == read(&format!("theirs/{name}")), "{name}");
     }
     assert_eq!(npy(&folder.path().join("ours/shape.npy")).1, "64, 3");
-    let fixed = ["--lmdb", "db", "--image", "image/raw", "--image-shape", "3x40x36", "--out", "fixed"];
+    let fixed = ["db", "--image", "image/raw", "--image-shape", "3x40x36", "--out", "fixed"];
     let said = succeeds(folder.path(), &[&args[..], &fixed].concat());
     assert!(read("fixed/data.npy") == read("ours/data.npy"));
     assert!(said.ends_with("no label.npy: there is no --label\n"), "{said}");
@@ -150,7 +150,7 @@ fn a_failed_dump_replaces_no_array() {
     let bad = ExampleWriter::new().ints("a", [1, 2, 3]).to_bytes();
     let good = ExampleWriter::new().ints("a", [1]).to_bytes();
     let folder = database([good.clone(), good, bad]);
-    let args = ["dump", "--lmdb", "db", "--out", "out", "--fields", "a:i64[<=2]", "--batches"];
+    let args = ["dump", "db", "--out", "out", "--fields", "a:i64[<=2]", "--batches"];
     let files = || {
         let files = fs::read_dir(folder.path().join("out")).unwrap().map(|file| file.unwrap().path());
         let mut files: Vec<_> = files.map(|path| (fs::read(&path).unwrap(), path)).collect();
@@ -171,14 +171,14 @@ fn a_failed_dump_replaces_no_array() {
 #[test]
 fn feed_and_bench_take_examples() {
     let folder = database(records("examples.tfrecord"));
-    let fields = ["--lmdb", "db", "--fields", "ids:i64[12],ragged:i32[<=4]=0"];
+    let fields = ["db", "--fields", "ids:i64[12],ragged:i32[<=4]=0"];
     let said = succeeds(folder.path(), &[&["feed"][..], &fields, &["--once", "--batch-size", "16"]].concat());
     assert!(said.contains("batches of 16 records of ids: i64 [12], ragged: i32 [<=4]=0"), "{said}");
     let measured = ["bench", "--json", "--rounds", "1", "--seconds", "0.05", "--threads", "2"];
     let said = succeeds(folder.path(), &[&measured[..], &fields].concat());
     let figures: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&figures["source_shape"], &figures["dtype"]), (&Value::Null, &"i64".into()));
-    let image = ["feed", "--lmdb", "db", "--image", "image", "--once"];
+    let image = ["feed", "db", "--image", "image", "--once"];
     let message = fails(folder.path(), &image);
     assert!(message.contains("record 0"), "{message}");
 }
@@ -186,8 +186,7 @@ fn feed_and_bench_take_examples() {
 #[test]
 fn options_that_do_not_fit_are_refused() {
     let folder = database(records("examples.tfrecord"));
-    let dump =
-        |more: &[&str]| fails(folder.path(), &[&["dump", "--lmdb", "db", "--out", "out"], more].concat());
+    let dump = |more: &[&str]| fails(folder.path(), &[&["dump", "db", "--out", "out"], more].concat());
     let message = dump(&["--fields", "ids:i65"]);
     assert!(message.contains("at character 5, \"i65\": not a type: use i8, i16,"), "{message}");
     let message = dump(&["--fields", "ids:i64[12]", "--crop", "3"]);

@@ -49,31 +49,27 @@ fn refuse(args: &[&str], code: i32) -> String {
 
 #[test]
 fn a_global_batch_is_divided_among_the_devices() {
-    let source = ["--lmdb", "raw_lmdb", "--global-batch-size", "6"];
+    let source = ["raw_lmdb", "--global-batch-size", "6"];
     let of_three = batches(&[&source[..], &["--devices", "host:0,host:1"]].concat());
-    assert_eq!(of_three, batches(&["--lmdb", "raw_lmdb", "--batch-size", "3"]));
-    assert_eq!(batches(&source), batches(&["--lmdb", "raw_lmdb", "--batch-size", "6"]), "one device has all");
+    assert_eq!(of_three, batches(&["raw_lmdb", "--batch-size", "3"]));
+    assert_eq!(batches(&source), batches(&["raw_lmdb", "--batch-size", "6"]), "one device has all");
     assert_ne!(of_three, batches(&source));
 }
 
 #[test]
 fn files_are_mapped_or_read_as_the_command_is_told() {
-    for source in [["--lmdb", "raw_lmdb"], ["--leveldb", "raw_leveldb_ldb"], ["--leveldb", "raw_leveldb_log"]]
-    {
+    for source in [["raw_lmdb"], ["raw_leveldb_ldb"], ["raw_leveldb_log"]] {
         for access in ["auto", "mapped", "read"] {
             assert_eq!(batches(&[&source[..], &["--access", access]].concat()), batches(&source));
         }
     }
-    assert!(
-        refuse(&["--lmdb", "raw_lmdb", "--access", "pread"], 2)
-            .contains("[possible values: auto, mapped, read]")
-    );
-    let digest_of = |source: [&str; 2], access: &str| {
-        let output = command_with("digest", &[source[0], source[1], "--access", access]).output().unwrap();
+    assert!(refuse(&["raw_lmdb", "--access", "pread"], 2).contains("[possible values: auto, mapped, read]"));
+    let digest_of = |source: [&str; 1], access: &str| {
+        let output = command_with("digest", &[source[0], "--access", access]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };
-    for source in [["--lmdb", "raw_lmdb"], ["--leveldb", "raw_leveldb_ldb"]] {
+    for source in [["raw_lmdb"], ["raw_leveldb_ldb"]] {
         assert_eq!(digest_of(source, "read"), digest_of(source, "mapped"));
     }
 }
@@ -101,17 +97,16 @@ fn a_named_database_is_read_where_the_command_is_told_its_name() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    let of_one = said(&["--lmdb", &one, "--database", "test", "--access", "read"]);
+    let of_one = said(&[&one, "--database", "test", "--access", "read"]);
     assert!(of_one.contains("9 records") && of_one.contains("3x7x7"), "{of_one}");
-    let of_both = said(&["--lmdb", &one, "--lmdb", &other, "--database", "train"]);
+    let of_both = said(&[&one, &other, "--database", "train"]);
     assert!(of_both.contains("18 records") && of_both.contains("3x5x5"), "{of_both}");
-    let message = refuse(&["--lmdb", &one], 2);
+    let message = refuse(&[&one], 2);
     assert!(message.contains("\"test\", \"train\"; name one of them"), "{message}");
-    assert!(refuse(&["--lmdb", &one, "--database", "val"], 2).contains("there is no database \"val\""));
-    let message = refuse(&["--leveldb", "raw_leveldb_ldb", "--database", "train"], 2);
+    assert!(refuse(&[&one, "--database", "val"], 2).contains("there is no database \"val\""));
+    let message = refuse(&["raw_leveldb_ldb", "--database", "train"], 2);
     assert!(message.contains("--database names a database of an LMDB"), "{message}");
-    let plan =
-        ["--lmdb", &one, &other, "--database", "train", "--access", "read", "--global-batch-size", "6"];
+    let plan = [&*one, &*other, "--database", "train", "--access", "read", "--global-batch-size", "6"];
     let output = command_with("plan", &plan).output().unwrap();
     let planned = String::from_utf8(output.stdout).unwrap();
     assert!(
@@ -129,29 +124,42 @@ fn a_global_batch_goes_before_the_batch_size_of_a_net() {
                  data_param { source: 'raw_lmdb' batch_size: 4 backend: LMDB } }";
     std::fs::write(&net, layer).unwrap();
     let net = net.to_str().unwrap();
-    assert_eq!(batches(&[net]), batches(&["--lmdb", "raw_lmdb", "--batch-size", "4"]));
+    assert_eq!(batches(&[net]), batches(&["raw_lmdb", "--batch-size", "4"]));
     let divided = batches(&[net, "--global-batch-size", "6", "--devices", "host:0,host:1"]);
-    assert_eq!(divided, batches(&["--lmdb", "raw_lmdb", "--batch-size", "3"]));
+    assert_eq!(divided, batches(&["raw_lmdb", "--batch-size", "3"]));
+}
+
+#[test]
+fn options_for_kinds_of_data_still_work_and_say_that_a_path_is_enough() {
+    let former = ["--lmdb", "raw_lmdb", "--leveldb", "raw_leveldb_log"];
+    let output = feed(&former);
+    assert!(output.status.success(), "{output:?}");
+    let note = |option: &str| format!("percolator: note: {option} PATH is now just PATH\n");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), note("--lmdb") + &note("--leveldb"));
+    for quiet in [&[&former[..], &["--json"]].concat()[..], &["raw_lmdb", "raw_leveldb_log"]] {
+        let output = feed(quiet);
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
 }
 
 #[test]
 fn a_global_batch_that_cannot_be_is_refused() {
-    let source = ["--lmdb", "raw_lmdb", "--global-batch-size", "7"];
+    let source = ["raw_lmdb", "--global-batch-size", "7"];
     let message = refuse(&[&source[..], &["--devices", "host:0,host:1"]].concat(), 2);
     assert!(message.contains("a global batch of 7 records is not a multiple of 2 ranks"), "{message}");
     let message = refuse(&[&source[..], &["--batch-size", "4"]].concat(), 2);
     assert!(message.contains("cannot be used with"), "{message}");
-    assert!(refuse(&["--lmdb", "raw_lmdb", "--global-batch-size", "0"], 2).contains("batch_size"));
+    assert!(refuse(&["raw_lmdb", "--global-batch-size", "0"], 2).contains("batch_size"));
 }
 
 #[test]
 fn images_are_resized_and_may_be_decoded_smaller() {
-    let source = ["--lmdb", "raw_lmdb", "--resize"];
+    let source = ["raw_lmdb", "--resize"];
     let resized = batches(&[&source[..], &["20x30"]].concat());
     assert!(resized.contains("3x20x30"), "{resized}");
     assert_eq!(batches(&[&source[..], &["20x30", "--scaled-decode"]].concat()), resized);
     for size in ["20", "20x", "0x30", "20x30x3", "-1x3"] {
-        let message = refuse(&["--lmdb", "raw_lmdb", &format!("--resize={size}")], 2);
+        let message = refuse(&["raw_lmdb", &format!("--resize={size}")], 2);
         assert!(message.contains("not a height and a width"), "{size}: {message}");
     }
 }
@@ -187,17 +195,17 @@ fn smaller_decoding_is_asked_of_the_feed_where_the_command_is_told_so() {
         assert!(output.status.success(), "{message}");
         message.contains("scaled_decode has no effect: nothing is resized")
     };
-    for source in [&[net.to_str().unwrap()][..], &["--lmdb", "raw_lmdb"]] {
+    for source in [&[net.to_str().unwrap()][..], &["raw_lmdb"]] {
         assert!(said(&[source, &["--scaled-decode"]].concat()), "{source:?}");
         assert!(!said(source), "{source:?}");
     }
-    assert!(!said(&["--lmdb", "raw_lmdb", "--resize", "20x30", "--scaled-decode"]));
+    assert!(!said(&["raw_lmdb", "--resize", "20x30", "--scaled-decode"]));
 }
 
 /// A run of two epochs over the golden records, for tests that end it early.
 fn run_of(args: &[&str]) -> Command {
     let mut command = command("feed");
-    command.args(["--lmdb", "raw_lmdb", "--index", "memory", "--batch-size", "4"]).args(args);
+    command.args(["raw_lmdb", "--index", "memory", "--batch-size", "4"]).args(args);
     command
 }
 
@@ -237,10 +245,10 @@ fn what_is_written_follows_links_and_replaces_nothing_but_files() {
         }
     }
     let none = at("none/r");
-    let message = refuse(&["--lmdb", "raw_lmdb", "--epochs", "1", "--receipt", none.to_str().unwrap()], 2);
+    let message = refuse(&["raw_lmdb", "--epochs", "1", "--receipt", none.to_str().unwrap()], 2);
     let due = format!("none/r: cannot write the receipt: {}", words_of(Errno::NOENT));
     assert!(message.contains(&due), "{message}");
-    let both = ["--lmdb", "raw_lmdb", "--epochs", "1", "--receipt", &receipt, "--snapshot", &receipt];
+    let both = ["raw_lmdb", "--epochs", "1", "--receipt", &receipt, "--snapshot", &receipt];
     assert!(refuse(&both, 2).contains("give each a file of its own"));
 }
 
@@ -384,7 +392,7 @@ fn a_step_ends_when_the_time_is_over() {
     let output = run_of(&["--step-ms", "3600000", "--seconds", "0.1"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     for step in ["18446744073709551615", "3600001", "-1", "inf", "nan", "x"] {
-        let message = refuse(&["--lmdb", "raw_lmdb", &format!("--step-ms={step}")], 2);
+        let message = refuse(&["raw_lmdb", &format!("--step-ms={step}")], 2);
         assert!(message.contains("not a"), "{step}: {message}");
     }
 }
@@ -396,7 +404,7 @@ fn what_was_fed_within_a_limit_of_memory_ends_well() {
     let (mut fed, mut refused) = (0, 0);
     for megabytes in (8..400).step_by(28) {
         let script = format!("ulimit -v {}; exec \"$0\" \"$@\"", megabytes * 1000);
-        let args = ["feed", "--lmdb", "raw_lmdb", "--once", "--threads", "1"];
+        let args = ["feed", "raw_lmdb", "--once", "--threads", "1"];
         let mut command = Command::new("sh");
         command.args(["-c", &script, env!("CARGO_BIN_EXE_percolator")]).args(args);
         command.current_dir(common::repository().join("tests/data/golden"));
@@ -427,16 +435,7 @@ fn a_thread_that_cannot_be_started_is_an_error_that_says_so() {
     for processes in 1..16 {
         let mut command = Command::new("bash");
         command.args(["-c", &format!("ulimit -u {processes} && exec \"$0\" \"$@\"")]).arg(&program);
-        command.args([
-            "feed",
-            "--lmdb",
-            "db",
-            "--once",
-            "--threads",
-            "1",
-            "--devices",
-            "host:0,host:1,host:2",
-        ]);
+        command.args(["feed", "db", "--once", "--threads", "1", "--devices", "host:0,host:1,host:2"]);
         command.current_dir(folder.path()).env("RUST_LOG", "error");
         if fs::metadata("/proc/self").unwrap().uid() == 0 {
             command.uid(NOBODY).gid(NOBODY);
@@ -481,7 +480,7 @@ fn what_is_no_regular_file_is_not_read() {
             run_of(&["--resume", name]),
             command_with("feed", &[name]),
             command_with("feed", &[&net]),
-            command_with("feed", &["--lmdb", "raw_lmdb", "--once", "--mean-file", name]),
+            command_with("feed", &["raw_lmdb", "--once", "--mean-file", name]),
             command_with("plan", &["--records", "9", "--global-batch-size", "3", "--resume", name]),
             command_with("verify-run", &[name]),
         ];
@@ -505,12 +504,12 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
     let folder = tempfile::tempdir().unwrap();
     // A path that would clear a terminal and forge a line.
     let hostile = folder.path().join("db\u{1b}[2J\npercolator: all is well");
-    let message = refuse(&["--lmdb", hostile.to_str().unwrap()], 2);
+    let message = refuse(&[hostile.to_str().unwrap()], 2);
     assert_eq!(message.lines().count(), 1, "{message}");
     assert!(!message.contains('\u{1b}') && message.contains("db\\u{1b}[2J\\npercolator"), "{message}");
     // Also in output that is not an error, and in warnings.
     common::write_images(&hostile, 8, 1, 4, 4);
-    let output = command_with("feed", &["--once", "--scaled-decode", "--lmdb"])
+    let output = command_with("feed", &["--once", "--scaled-decode"])
         .arg(&hostile)
         .env("RUST_LOG", "debug")
         .output()
@@ -549,15 +548,15 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
         format!("percolator snapshot 1\n{}\nchecksum {}\n", "x".repeat(1 << 20), "0".repeat(1 << 20)),
     )
     .unwrap();
-    let message = refuse(&["--lmdb", "raw_lmdb", "--resume", snapshot.to_str().unwrap()], 2);
+    let message = refuse(&["raw_lmdb", "--resume", snapshot.to_str().unwrap()], 2);
     assert!(message.contains("it was changed") && message.len() < 2000, "{}", message.len());
 }
 
 #[test]
 fn numbers_that_no_pixel_survives_are_refused() {
     for option in ["--scale=nan", "--scale=inf", "--scale=1e39", "--mean-value=1,nan", "--mean-value=-inf"] {
-        let message = refuse(&["--lmdb", "raw_lmdb", option], 2);
+        let message = refuse(&["raw_lmdb", option], 2);
         assert!(message.contains("not a finite 32-bit number"), "{option}: {message}");
     }
-    assert!(feed(&["--lmdb", "raw_lmdb", "--scale", "-0.5"]).status.success());
+    assert!(feed(&["raw_lmdb", "--scale", "-0.5"]).status.success());
 }

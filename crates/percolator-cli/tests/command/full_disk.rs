@@ -50,7 +50,7 @@ fn a_database_on_a_full_disk_is_read() {
     let data = database(folder.path(), 50).join("data.mdb");
     let refused = format!("{}): reading it without a lock", words_of(Errno::NOSPC));
     let fill = "mkdir db && cp \"$1\" db && cat /dev/zero > fill; ";
-    for tool in ["inspect db", "verify db", "mean db", "digest db", "feed --lmdb db --once --batch-size 7"] {
+    for tool in ["inspect db", "verify db", "mean db", "digest db", "feed db --once --batch-size 7"] {
         let Some((code, said)) = on_a_disk(1000, &format!("{fill}\"$0\" {tool}"), &[&data]) else { return };
         assert_eq!(code, 0, "{tool}: {said}");
         assert!(said.contains(&refused), "{tool}: {said}");

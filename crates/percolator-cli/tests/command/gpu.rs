@@ -7,7 +7,7 @@ use crate::{common, standin};
 #[test]
 fn the_command_says_how_long_a_gpu_waited() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    let options = "feed --lmdb tests/data/golden/raw_lmdb --crop 20 --mirror --mean-value 3 \
+    let options = "feed tests/data/golden/raw_lmdb --crop 20 --mirror --mean-value 3 \
                    --dtype bf16 --layout nhwc --transform-on device --devices cuda:0,cuda:1 --step-ms 0.5 \
                    --batches 12 --batch-size 3";
     command.args(options.split_whitespace()).current_dir(common::repository());
@@ -24,7 +24,7 @@ fn the_command_says_how_long_a_gpu_waited() {
 #[test]
 fn the_command_measures_gpus_beside_their_copies() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    let options = "bench --lmdb tests/data/golden/raw_lmdb --crop 20 --mirror --transform-on device --json \
+    let options = "bench tests/data/golden/raw_lmdb --crop 20 --mirror --transform-on device --json \
                    --devices cuda:0,cuda:1 --batch-size 3 --seconds 0.1 --rounds 2";
     command.args(options.split_whitespace()).current_dir(common::repository());
     standin::load_in(&mut command, "devices=2");

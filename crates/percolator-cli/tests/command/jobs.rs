@@ -16,24 +16,24 @@ fn the_command_takes_several_databases() {
         let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
         (output.status.success(), text)
     };
-    let two = "--lmdb raw_lmdb --lmdb jpg_color_lmdb --index memory --crop 10 --batch-size 8";
+    let two = "raw_lmdb jpg_color_lmdb --index memory --crop 10 --batch-size 8";
     let (is_well, text) = run(&format!("{two} --once"));
     assert!(is_well && text.starts_with("raw_lmdb, jpg_color_lmdb: "), "{text}");
     let records =
         |text: &str| text.split(" records, ").next().unwrap().rsplit(' ').next().unwrap().to_owned();
     let all: u64 = records(&text).parse().unwrap();
-    let (is_well, text) = run("--lmdb jpg_color_lmdb --once --crop 10");
+    let (is_well, text) = run("jpg_color_lmdb --once --crop 10");
     let second: u64 = records(&text).parse().unwrap();
     assert!(is_well && all == 64 + second, "{all}, {second}");
     // Each worker has its own database.
     let (is_well, text) = run(&format!("{two} --epochs 1 --workers 2 --worker 1"));
     assert!(is_well && text.contains(&format!(" {second} records ")), "{text}");
-    let (is_well, text) = run("--leveldb raw_leveldb_log --leveldb raw_leveldb_ldb --once --batch-size 8");
+    let (is_well, text) = run("raw_leveldb_log raw_leveldb_ldb --once --batch-size 8");
     assert!(is_well && text.contains("128 records"), "{text}");
-    let (is_well, text) = run("--lmdb raw_lmdb --leveldb raw_leveldb_log --once");
+    let (is_well, text) = run("raw_lmdb raw_leveldb_log --once");
     assert!(is_well && text.contains("128 records"), "{text}");
-    let (is_well, text) = run("--lmdb raw_lmdb --lmdb nowhere --once");
-    assert!(!is_well && text.contains("nowhere: cannot open the database"), "{text}");
+    let (is_well, text) = run("raw_lmdb nowhere --once");
+    assert!(!is_well && text.contains("nowhere: No such file or directory"), "{text}");
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn the_command_feeds_epochs_of_a_job() {
         let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
             .env_clear()
             .envs(variables.iter().copied())
-            .args(["feed", "--lmdb", "tests/data/golden/raw_lmdb"])
+            .args(["feed", "tests/data/golden/raw_lmdb"])
             .args(arguments.split_whitespace())
             .current_dir(common::repository())
             .output()

@@ -29,9 +29,9 @@ fn commands_answer_in_json() {
     assert_eq!(said("inspect DB")["records"], 64);
     assert_eq!(said("inspect DB --record 3")["record"], 3);
     assert_eq!(said("verify DB")["is_whole"], true);
-    assert_eq!(said("doctor --lmdb DB --batch-size 8 --seconds 0.01 --at-most 0")["records"], 64);
-    assert_eq!(said("feed --lmdb DB --batch-size 8 --batches 1")["error"], Value::Null);
-    assert_eq!(said("bench --lmdb DB --batch-size 8 --seconds 0.01 --rounds 1")["rounds"], 1);
+    assert_eq!(said("doctor DB --batch-size 8 --seconds 0.01 --at-most 0")["records"], 64);
+    assert_eq!(said("feed DB --batch-size 8 --batches 1")["error"], Value::Null);
+    assert_eq!(said("bench DB --batch-size 8 --seconds 0.01 --rounds 1")["rounds"], 1);
     assert!(said("plan --records 64 --global-batch-size 8").is_object());
     assert!(said("devices").is_object());
 }
@@ -39,7 +39,7 @@ fn commands_answer_in_json() {
 #[test]
 fn a_dump_lists_its_arrays() {
     let folder = tempdir().unwrap();
-    let said = said(folder.path(), "dump --lmdb DB --batch-size 4 --batches 2 --out out");
+    let said = said(folder.path(), "dump DB --batch-size 4 --batches 2 --out out");
     let arrays = said["arrays"].as_array().unwrap();
     let first = &arrays[0];
     assert_eq!((&first["path"], &first["dtype"]), (&"out/data.npy".into(), &"float32".into()));

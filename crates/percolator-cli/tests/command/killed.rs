@@ -34,7 +34,7 @@ fn percolator(folder: &Path, args: &[&str]) -> Command {
 }
 
 fn session(folder: &Path, receipt: &str, more: &[&str]) -> Command {
-    let mut args = vec!["feed", "--lmdb", "db", "--batch-size", "4", "--shuffle", "global"];
+    let mut args = vec!["feed", "db", "--batch-size", "4", "--shuffle", "global"];
     args.extend(["--threads", "1", "--snapshot", "s", "--receipt", receipt]);
     if folder.join("s").exists() {
         args.extend(["--resume", "s"]);

@@ -21,9 +21,9 @@ use crate::{copy_command, without_backtraces};
 
 /// What the tools do. `db` is an LMDB, `ldb` the same as a LevelDB, `records` as a TFRecord file.
 const TASKS: [&str; 16] = [
-    "feed --lmdb db --once --batch-size 7",
-    "feed --leveldb ldb --epochs 1 --shuffle global --batch-size 7",
-    "feed --tfrecord records --epochs 1 --shuffle global --batch-size 7",
+    "feed db --once --batch-size 7",
+    "feed ldb --epochs 1 --shuffle global --batch-size 7",
+    "feed records --epochs 1 --shuffle global --batch-size 7",
     "digest db",
     "digest ldb",
     "digest records",

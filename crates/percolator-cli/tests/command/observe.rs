@@ -32,7 +32,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-const FEED: [&str; 5] = ["feed", "--lmdb", "db", "--batch-size", "4"];
+const FEED: [&str; 4] = ["feed", "db", "--batch-size", "4"];
 /// Long enough for anything that a test does meanwhile; the test ends it.
 const LONG: [&str; 2] = ["--seconds", "300"];
 
@@ -511,7 +511,7 @@ fn a_run_is_reported_as_json() {
     let mut values = Vec::from([common::image(0, 3, 8, 8), common::image(1, 3, 8, 8)]);
     values[1].1.truncate(20);
     common::write_lmdb(&folder.path().join("bad"), values);
-    let output = percolator(folder.path(), &["feed", "--lmdb", "bad", "--once", "--json"]).output().unwrap();
+    let output = percolator(folder.path(), &["feed", "bad", "--once", "--json"]).output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let error = report["error"].as_str().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains(error) && error.contains("bad"), "{error}");

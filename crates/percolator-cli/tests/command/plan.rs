@@ -50,11 +50,10 @@ fn the_command_prints_what_the_plan_says() {
     let printed =
         json("--files 3,4,5 --per-replica-batch 3 --workers 3 --policy file --step 1 --replica 1 --json");
     assert_eq!((&printed["steps"], &printed["policy"]), (&serde_json::json!([[[6]]]), &Value::from("file")));
-    let printed =
-        json("--leveldb golden/raw_leveldb_log golden/raw_leveldb_ldb --global-batch-size 100 --json");
+    let printed = json("golden/raw_leveldb_log golden/raw_leveldb_ldb --global-batch-size 100 --json");
     assert_eq!(printed["steps"][1][0], serde_json::json!((100..128).collect::<Vec<_>>()));
     let (code, out, _) =
-        plan_command("--lmdb golden/raw_lmdb --global-batch-size 8 --replicas 2 --shuffle global --seed 3");
+        plan_command("golden/raw_lmdb --global-batch-size 8 --replicas 2 --shuffle global --seed 3");
     assert_eq!(code, 0);
     assert!(out.contains("64 records in 1 file") && out.contains("sharded by DATA"), "{out}");
     assert!(out.contains("step 0, replica 1 of worker 0: 4 record(s): "), "{out}");
@@ -103,7 +102,7 @@ fn the_command_refuses_what_cannot_be() {
         ("--records 10 --global-batch-size 4 --replica 1", "there is no replica 1 in a job of 1"),
         ("--records 10", "give --global-batch-size or --per-replica-batch"),
         ("--records 10 --global-batch-size 4 --shuffle window:0", "window:RECORDS (1 or more)"),
-        ("--lmdb golden/none --global-batch-size 4", "golden/none: cannot open the database"),
+        ("golden/none --global-batch-size 4", "golden/none: No such file or directory"),
         (
             "--files 3,4 --workers 3 --replicas 3 --global-batch-size 4 --policy file",
             "there are 2 for 3 workers",
@@ -126,10 +125,10 @@ fn a_resumed_plan_has_what_was_not_delivered() {
         String::from_utf8(output.stdout).unwrap()
     };
     let plan = |more: &str| -> Value {
-        let job = "plan --lmdb db --per-replica-batch 2 --replicas 2 --shuffle global --json";
+        let job = "plan db --per-replica-batch 2 --replicas 2 --shuffle global --json";
         serde_json::from_str(&run(&format!("{job} {more}"))).unwrap()
     };
-    let described = "feed --lmdb db --devices host:0,host:1 --batch-size 2 --epochs 0 --shuffle global";
+    let described = "feed db --devices host:0,host:1 --batch-size 2 --epochs 0 --shuffle global";
     run(&format!("{described} --batches 3 --snapshot s"));
     let (whole, rest) = (plan(""), plan("--resume s"));
     let steps = |plan: &Value| plan["steps"].as_array().unwrap().clone();
@@ -139,8 +138,8 @@ fn a_resumed_plan_has_what_was_not_delivered() {
     // A delivered step has no records left, and the next epoch has them all.
     assert_eq!(steps(&plan("--resume s --step 1")), [serde_json::json!([[], []])]);
     assert_eq!(steps(&plan("--resume s --epoch 1")), steps(&plan("--epoch 1")));
-    let text = run("plan --lmdb db --per-replica-batch 2 --replicas 2 --shuffle global --resume s");
+    let text = run("plan db --per-replica-batch 2 --replicas 2 --shuffle global --resume s");
     assert!(text.contains("epoch 0: 5 steps, 2 left\nstep 3, replica 0"), "{text}");
-    let text = run("plan --lmdb db --per-replica-batch 2 --replicas 2 --shuffle global --resume s --step 0");
+    let text = run("plan db --per-replica-batch 2 --replicas 2 --shuffle global --resume s --step 0");
     assert!(text.contains("step 0, replica 1 of worker 0: delivered before\n"), "{text}");
 }

@@ -24,7 +24,7 @@ pub(crate) fn command(arguments: &[&str], folder: &Path) -> (i32, String) {
 /// Runs one worker of two over a database of 64 records, with a receipt.
 fn feed_of_worker(worker: &str, receipt: &str, more: &[&str], folder: &Path) {
     let lmdb = common::repository().join("tests/data/golden/raw_lmdb");
-    let job = ["feed", "--lmdb", lmdb.to_str().unwrap(), "--index", "memory", "--batch-size", "5"];
+    let job = ["feed", lmdb.to_str().unwrap(), "--index", "memory", "--batch-size", "5"];
     let (code, text) = command(
         &[&job[..], &["--workers", "2", "--worker", worker, "--receipt", receipt], more].concat(),
         folder,
@@ -100,7 +100,7 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
         text
     };
     let said = well(&["digest", lmdb, "--out", "sum.digest"]);
-    let printed = well(&["digest", "--lmdb", lmdb]);
+    let printed = well(&["digest", lmdb]);
     assert_eq!(printed, std::fs::read_to_string(folder.join("sum.digest")).unwrap());
     let contents = printed.lines().find_map(|line| line.strip_prefix("contents ")).unwrap();
     assert!(said.ends_with(&format!("{contents}\n")) && contents.ends_with(" of 64"), "{said}");
@@ -109,7 +109,7 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
     let leveldb = common::repository().join("tests/data/golden/raw_leveldb_ldb");
     let other = well(&["digest", leveldb.to_str().unwrap()]);
     assert!(other.contains(&format!("contents {contents}\n")), "{other}");
-    well(&["digest", lmdb, "--leveldb", leveldb.to_str().unwrap(), "--out", "both.digest"]);
+    well(&["digest", lmdb, leveldb.to_str().unwrap(), "--out", "both.digest"]);
 
     let contents = ["--receipt-contents", "--shuffle", "global", "--digest", "sum.digest"];
     for worker in ["0", "1"] {
@@ -196,7 +196,7 @@ fn the_command_refuses_other_data_by_their_digest() {
     let forged: String = forged.filter(|line| !line.starts_with("checksum ")).collect();
     let forged = format!("{forged}checksum {:08x}\n", crc32c::crc32c(forged.as_bytes()));
     std::fs::write(folder.join("forged.digest"), forged).unwrap();
-    let job = ["feed", "--lmdb", lmdb, "--batch-size", "5", "--epochs", "1"];
+    let job = ["feed", lmdb, "--batch-size", "5", "--epochs", "1"];
     let feed = |more: &[&str]| well(&[&job[..], more].concat());
     feed(&["--receipt", "alone.receipt", "--receipt-contents"]);
     feed(&["--receipt", "given.receipt", "--receipt-contents", "--digest", "sum.digest"]);
@@ -222,7 +222,7 @@ fn the_command_refuses_other_data_by_their_digest() {
     fails(&[&job[..], &resume, &["both.digest"]].concat(), "the digest is of other data");
     feed(&[&resume[..], &["sum.digest"]].concat());
     fails(&["verify-run", "alone.receipt", "--digest", "run.snapshot"], "it is not a digest");
-    assert_eq!(command(&["feed", "--lmdb", lmdb, "--receipt-contents"], folder).0, 2);
+    assert_eq!(command(&["feed", lmdb, "--receipt-contents"], folder).0, 2);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn the_command_says_how_far_a_run_has_come_that_was_stopped() {
     assert!(text.contains("epoch 1: under way: steps 0..2 of 7, 20 of 64 records"), "{text}");
     assert!(text.contains("1 epoch was covered exactly once, 1 under way"), "{text}");
     let lmdb = common::repository().join("tests/data/golden/raw_lmdb");
-    let ring = ["feed", "--lmdb", lmdb.to_str().unwrap(), "--batches", "2", "--receipt", "ring.receipt"];
+    let ring = ["feed", lmdb.to_str().unwrap(), "--batches", "2", "--receipt", "ring.receipt"];
     let (code, text) = command(&ring, folder);
     assert!(code == 2 && text.contains("--epochs 0 --assignment caffe"), "{text}");
     let (code, text) = command(&[&ring[..], &["--epochs", "0", "--assignment", "caffe"]].concat(), folder);
@@ -251,17 +251,8 @@ fn a_receipt_that_is_not_there_yet_is_written_when_the_run_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let lmdb = common::repository().join("tests/data/golden/raw_lmdb");
-    let job = [
-        "feed",
-        "--lmdb",
-        lmdb.to_str().unwrap(),
-        "--index",
-        "memory",
-        "--batch-size",
-        "5",
-        "--shuffle",
-        "global",
-    ];
+    let job =
+        ["feed", lmdb.to_str().unwrap(), "--index", "memory", "--batch-size", "5", "--shuffle", "global"];
     std::fs::create_dir(folder.join("receipts")).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_percolator"))
         .env_remove("RUST_LOG")
@@ -303,17 +294,7 @@ fn a_run_that_goes_on_adds_to_its_receipt() {
     let folder = folder.path();
     let lmdb = common::repository().join("tests/data/golden/raw_lmdb");
     let feed = |more: &[&str]| {
-        let job = [
-            "feed",
-            "--lmdb",
-            lmdb.to_str().unwrap(),
-            "--index",
-            "memory",
-            "--epochs",
-            "2",
-            "--receipt",
-            "r",
-        ];
+        let job = ["feed", lmdb.to_str().unwrap(), "--index", "memory", "--epochs", "2", "--receipt", "r"];
         command(&[&job[..], more].concat(), folder)
     };
     std::fs::write(folder.join("r"), "").unwrap();
@@ -355,7 +336,7 @@ fn the_command_looks_where_a_digest_goes_before_it_looks_at_the_data() {
     std::fs::create_dir(folder.join("taken")).unwrap();
     let missing = words_of(Errno::NOENT);
     for (out, found) in [("taken", "a folder is there"), ("none/sum.digest", &missing)] {
-        let (code, text) = command(&["digest", "--lmdb", "no_such_lmdb", "--out", out], folder);
+        let (code, text) = command(&["digest", "no_such_lmdb", "--out", out], folder);
         assert_eq!(code, 2, "{text}");
         assert!(text.contains(&format!("{out}: cannot write the digest: {found}")), "{text}");
     }
@@ -363,7 +344,7 @@ fn the_command_looks_where_a_digest_goes_before_it_looks_at_the_data() {
     let old = "percolator digest 1\n";
     for (content, said) in [(old, "no_such_lmdb"), ("somebody's", "it already exists and is no digest")] {
         std::fs::write(folder.join("old.digest"), content).unwrap();
-        let (code, text) = command(&["digest", "--lmdb", "no_such_lmdb", "--out", "old.digest"], folder);
+        let (code, text) = command(&["digest", "no_such_lmdb", "--out", "old.digest"], folder);
         assert!(code == 2 && text.contains(said), "{text}");
         assert_eq!(std::fs::read_to_string(folder.join("old.digest")).unwrap(), content);
     }

@@ -17,7 +17,7 @@ fn command(arguments: &str) -> (bool, String) {
 fn the_command_stops_and_goes_on_in_another_world_and_its_receipts_prove_it() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
-    let feed = "feed --lmdb tests/data/golden/raw_lmdb --index memory --epochs 2 --shuffle global --seed 5";
+    let feed = "feed tests/data/golden/raw_lmdb --index memory --epochs 2 --shuffle global --seed 5";
     let run = |arguments: &str| {
         let (is_well, text) = command(&format!("{feed} {arguments}"));
         assert!(is_well, "{text}");
@@ -29,7 +29,7 @@ fn the_command_stops_and_goes_on_in_another_world_and_its_receipts_prove_it() {
     ));
     // 90 of 128 records; the second epoch resumes at its third step.
     let (is_well, text) = command(&format!(
-        "plan --lmdb tests/data/golden/raw_lmdb --per-replica-batch 7 --replicas 3 --shuffle global \
+        "plan tests/data/golden/raw_lmdb --per-replica-batch 7 --replicas 3 --shuffle global \
          --seed 5 --resume {snapshot} --json"
     ));
     let plan: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -61,13 +61,16 @@ fn files_are_dumped_fed_planned_and_digested() {
         );
         ["data", "label"].map(|name| fs::read(folder.join(format!("out/{name}.npy"))).unwrap())
     };
-    let of_lmdb = arrays("--lmdb lmdb");
-    for source in
-        ["--tfrecord files", "--tfrecord files/part-*", "--tfrecord files/part-[01] --tfrecord files/part-2"]
-    {
+    let of_lmdb = arrays("lmdb");
+    for source in [
+        "files",
+        "files/part-*",
+        "files/part-[01] files/part-2",
+        "--tfrecord files/part-[01] --tfrecord files/part-2",
+    ] {
         assert!(arrays(source) == of_lmdb, "{source}");
     }
-    let printed = pass(folder, "plan --tfrecord files --global-batch-size 5 --shuffle files --seed 1 --json");
+    let printed = pass(folder, "plan files --global-batch-size 5 --shuffle files --seed 1 --json");
     let plan: Value = serde_json::from_str(&printed).unwrap();
     let order: Vec<u64> = serde_json::from_value::<Vec<Vec<Vec<u64>>>>(plan["steps"].clone())
         .unwrap()
@@ -79,8 +82,8 @@ fn files_are_dumped_fed_planned_and_digested() {
     assert!(
         order.chunks(8).all(|file| file[0] % 8 == 0 && file.windows(2).all(|pair| pair[1] == pair[0] + 1))
     );
-    pass(folder, "digest --tfrecord files --each-record --out digest");
-    let feed = "feed --tfrecord files --epochs 2 --batch-size 5 --shuffle files";
+    pass(folder, "digest files --each-record --out digest");
+    let feed = "feed files --epochs 2 --batch-size 5 --shuffle files";
     pass(folder, &format!("{feed} --receipt receipt --receipt-contents"));
     let verdict = pass(folder, "verify-run receipt --epochs 2 --digest digest");
     assert!(verdict.contains("epoch 1"), "{verdict}");
@@ -93,20 +96,20 @@ fn compressed_files_are_shuffled_after_a_conversion() {
     let folder = folder.path();
     let feed = "feed --epochs 1 --batch-size 5 --index memory";
     for refused in ["--shuffle global", "--shuffle window:8", "--workers 2 --worker 1 --shuffle global"] {
-        let output = run(folder, &format!("{feed} --tfrecord files {refused}"));
+        let output = run(folder, &format!("{feed} files {refused}"));
         let message = String::from_utf8_lossy(&output.stderr);
         let due = "part-1: it is compressed, so it can only be read from front to back";
         let instead = "percolator convert records IN OUT --backend tfrecord";
         assert!(!output.status.success() && message.contains(due) && message.contains(instead), "{message}");
     }
     for read in ["--shuffle files", "--workers 2 --worker 1", "--workers 2 --worker 1 --shuffle files"] {
-        pass(folder, &format!("{feed} --tfrecord files {read}"));
+        pass(folder, &format!("{feed} files {read}"));
     }
     assert_eq!(fs::read_dir(folder.join("files")).unwrap().count(), 3, "nothing is written beside them");
     pass(folder, "convert records files plain --backend tfrecord --quiet");
-    pass(folder, &format!("{feed} --tfrecord plain --shuffle global"));
+    pass(folder, &format!("{feed} plain --shuffle global"));
     let [packed, plain] = ["files", "plain"].map(|source| {
-        pass(folder, &format!("dump --tfrecord {source} --batches 4 --batch-size 6 --out out --force"));
+        pass(folder, &format!("dump {source} --batches 4 --batch-size 6 --out out --force"));
         fs::read(folder.join("out/data.npy")).unwrap()
     });
     assert!(packed == plain, "the records are in their order");
@@ -124,19 +127,19 @@ fn nothing_is_written_among_the_records() {
         names
     };
     for arguments in [
-        "feed --tfrecord files --once --bad-records skip --quarantine files/bad.tfrecord",
-        "feed --tfrecord files/part-* --once --bad-records skip --quarantine ./files/part-bad",
-        "feed --root files --tfrecord part-* --epochs 1 --receipt files/part-r",
-        "feed --tfrecord files --epochs 1 --snapshot files/s",
-        "feed --tfrecord files --epochs 1 --trace files/trace",
+        "feed files --once --bad-records skip --quarantine files/bad.tfrecord",
+        "feed files/part-* --once --bad-records skip --quarantine ./files/part-bad",
+        "feed --root files part-* --epochs 1 --receipt files/part-r",
+        "feed files --epochs 1 --snapshot files/s",
+        "feed files --epochs 1 --trace files/trace",
         "mean files files/mean.binaryproto",
         "inspect files/p* --html files/page",
         "inspect files --html files/report",
         "verify files/part-* --repair files/part-clean",
         "verify files --repair files/clean",
-        "digest --tfrecord files --out files/digest",
+        "digest files --out files/digest",
         "digest files/part-0 --tfrecord files --out ./files/digest",
-        "dump --tfrecord files --batches 1 --batch-size 2 --out files",
+        "dump files --batches 1 --batch-size 2 --out files",
         "convert records files files/twice --backend tfrecord",
         "convert records files/p* files/part --backend tfrecord --shards 2",
     ] {
@@ -149,8 +152,8 @@ fn nothing_is_written_among_the_records() {
     }
     // These are no files of records, or other data sets'.
     pass(folder, "convert records files twice --backend tfrecord --quiet");
-    pass(folder, "dump --tfrecord files --batches 1 --batch-size 2 --out new/");
-    pass(folder, "feed --tfrecord files --epochs 1 --receipt files/r.json --snapshot files/.s");
+    pass(folder, "dump files --batches 1 --batch-size 2 --out new/");
+    pass(folder, "feed files --epochs 1 --receipt files/r.json --snapshot files/.s");
     pass(folder, "inspect files/part-* --html files/pictures.html");
 }
 
@@ -160,13 +163,13 @@ fn what_cannot_be_read_is_said() {
     let folder = folder.path();
     fs::write(folder.join("net"), "name: \"a net with nothing to read\"").unwrap();
     for (arguments, due) in [
-        ("feed --tfrecord nothing-* --once", "nothing-*: no file matches this pattern"),
-        ("feed --tfrecord missing --once", "missing: cannot open the file"),
+        ("feed nothing-* --once", "nothing-*: no file matches this pattern"),
+        ("feed missing --once", "missing: No such file or directory"),
         ("feed --tfrecord lmdb/data.mdb --once", "not a TFRecord file: it is an LMDB's data file"),
-        ("feed net --tfrecord files --once", "cannot be used with"),
-        ("feed --tfrecord files --database train --once", "--database names a database of an LMDB"),
-        ("feed --tfrecord files --shuffle file --epochs 1", "must be no, global, files, window:RECORDS"),
-        ("feed --tfrecord files --allow-log-gaps --once", "--allow-log-gaps is for a LevelDB"),
+        ("feed net files --once", "net: a net cannot be combined with other data sets"),
+        ("feed files --database train --once", "--database names a database of an LMDB"),
+        ("feed files --shuffle file --epochs 1", "must be no, global, files, window:RECORDS"),
+        ("feed files --allow-log-gaps --once", "--allow-log-gaps is for a LevelDB"),
         ("verify files --database train", "files: the name of a database is for an LMDB, and this is of the"),
         ("verify files --root files/", "files: a root folder is for a list of images, and this is of the"),
         (
@@ -176,7 +179,7 @@ fn what_cannot_be_read_is_said() {
         ("digest lmdb --layer data", "select a layer of a net, and no net is given"),
         ("digest lmdb --stage one", "select a layer of a net, and no net is given"),
         ("digest net --lmdb lmdb --out d", "net: a net cannot be combined with other data sets"),
-        ("digest net --tfrecord files --out d", "net: a net cannot be combined with other data sets"),
+        ("digest net files --out d", "net: a net cannot be combined with other data sets"),
         ("verify-run r --metadata-folder m", "cannot be used with"),
         ("verify-run r --etcd http://127.0.0.1:1", "cannot be used with"),
         ("bench --synthetic raw256 --top data", "cannot be used with"),
@@ -198,7 +201,7 @@ fn files_are_measured() {
     };
     let synthetic = job("--synthetic tokens --as tfrecord --records 300 --cache made");
     assert_eq!(synthetic["job"], "tokens-tfrecord");
-    for (measured, records) in [(synthetic, 300), (job("--tfrecord files"), RECORDS)] {
+    for (measured, records) in [(synthetic, 300), (job("files"), RECORDS)] {
         assert!(measured["records_per_s"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{measured}");
         // They are known once a cursor has been through the files.
         assert!(measured["source_records"].is_null() || measured["source_records"] == records, "{measured}");
@@ -217,7 +220,6 @@ fn databases_and_files_are_one_data_set() {
         let file = fs::read(folder.join("out/label.npy")).unwrap();
         file[file.len() - batches * 6 * 4..].to_vec()
     };
-    let of_lmdb = labels("--lmdb lmdb", 4);
-    // Databases come first, whatever the order of the options.
-    assert_eq!(labels("--tfrecord files --lmdb lmdb", 8), [&of_lmdb[..], &of_lmdb].concat());
+    let of_lmdb = labels("lmdb", 4);
+    assert_eq!(labels("files lmdb", 8), [&of_lmdb[..], &of_lmdb].concat());
 }

@@ -94,12 +94,7 @@ fn images(report: &Report) -> String {
 /// The options of the command that feeds it: no layer of Caffe reads it. What they leave out is said in a
 /// comment of the shell, so that the whole can be run as it is.
 fn command(data: &DataSet, report: &Report, content: Content, other: Option<Value>) -> String {
-    let option = match data.kind() {
-        Kind::Lmdb => "--lmdb",
-        Kind::LevelDb => "--leveldb",
-        Kind::TfRecord | Kind::ImageList => "--tfrecord",
-    };
-    let mut command = format!("percolator feed {option} {}", shown::shell_word(data.path()));
+    let mut command = format!("percolator feed {}", shown::shell_word(data.path()));
     if let Some(name) = data.database() {
         let _ = write!(command, " --database {}", shown::shell_word(Path::new(name)));
     }

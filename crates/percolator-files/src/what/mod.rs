@@ -102,16 +102,17 @@ impl Thing {
         match self.kind {
             Kind::Lmdb => words(
                 "read it with `.lmdb(path)`, or in a net with `backend: LMDB`",
-                "read it with --lmdb, or in a net with `backend: LMDB`",
+                "read it with `percolator feed PATH`, or in a net with `backend: LMDB`",
                 "read it with lmdb=, or in a net with `backend: LMDB`",
             ),
             Kind::LevelDb => words(
                 "read it with `.leveldb(path)`, or in a net with `backend: LEVELDB`",
-                "read it with --leveldb, or in a net with `backend: LEVELDB`",
+                "read it with `percolator feed PATH`, or in a net with `backend: LEVELDB`",
                 "read it with leveldb=, or in a net with `backend: LEVELDB`",
             ),
             Kind::TfRecord => {
-                words("read it with `.tfrecord(path)`", "read it with --tfrecord", "read it with tfrecord=")
+                let command = "read it with `percolator feed PATH`";
+                words("read it with `.tfrecord(path)`", command, "read it with tfrecord=")
             }
             Kind::List => words(
                 "read it with `ImageList::open`",

@@ -30,9 +30,10 @@ impl Bench {
     /// The jobs, in the order of the arguments. Missing synthetic data are made, unless a signal ends that.
     pub(super) fn jobs(&self) -> anyhow::Result<Vec<NamedJob>> {
         if self.synthetic.is_empty() {
-            let described = self.input.describe()?;
+            let source = self.input.found(self.quiet || self.json)?;
+            let described = self.input.describe(&source)?;
             let name = shown::path(&described.origin).to_string();
-            let feed = self.input.with_batch_size(described.feed);
+            let feed = self.input.with_batch_size(&source, described.feed);
             return Ok(vec![self.job(name, feed, DtypeArg::F32)?]);
         }
         self.input.state.open.check_use(false, false)?;

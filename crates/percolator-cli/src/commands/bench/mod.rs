@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 
 use crate::args::input::InputArgs;
 use crate::args::seconds;
@@ -56,26 +56,25 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// as long as a round lasts. With --cold it starts when the pipeline is built, and ends with the first pass.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment,
-    group = ArgGroup::new("work").args(["net", "lmdb", "leveldb", "tfrecord", "synthetic", "compare"])
-        .required(true).multiple(true))]
+    mut_arg("paths", |arg| arg.required_unless_present_any(["synthetic", "compare"])))]
 pub(crate) struct Bench {
     #[command(flatten)]
     input: InputArgs,
     /// Synthetic data to make and keep, with their own transform; several are measured one after the other.
     #[arg(long, value_enum, value_delimiter = ',',
-        conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord", "level", "stage", "layer", "top", "root",
-        "allow_log_gaps", "fields", "image"])]
+        conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord", "level", "stage", "layer", "top",
+        "root", "allow_log_gaps", "fields", "image"])]
     synthetic: Vec<Kind>,
     /// The database format of synthetic data [default: lmdb].
     #[arg(long = "as", value_enum, value_name = "FORMAT",
-        conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
+        conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord"])]
     format: Option<BackendArg>,
     /// Make this many records [default: depends on the kind].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=RECORDS_MAX),
-        conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
+        conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord"])]
     records: Option<u32>,
     /// Where synthetic data are kept [default: percolator, in the user's cache folder].
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord"])]
     cache: Option<PathBuf>,
     /// How long a round measures the pipeline, in seconds; it warms up for at most as long before.
     #[arg(long, value_parser = seconds, default_value = "1", allow_negative_numbers = true)]

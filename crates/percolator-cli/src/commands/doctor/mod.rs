@@ -13,7 +13,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 use percolator_measure::doctor::{Diagnosis, Options, examine};
 use percolator_measure::{Job, Ratio};
 use serde_json::Value;
@@ -30,8 +30,6 @@ const ROUNDS_MIN: i64 = Ratio::VALUES_MIN as i64;
 const ROUNDS_MAX: i64 = 1000;
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"])
-    .required(true).multiple(true))]
 pub(super) struct Doctor {
     #[command(flatten)]
     input: InputArgs,
@@ -89,8 +87,9 @@ impl Doctor {
 
     /// What is examined.
     fn job(&self) -> anyhow::Result<Job> {
-        let described = self.input.describe()?;
-        let mut feed = self.job.of_feed(self.input.with_batch_size(described.feed));
+        let source = self.input.found(self.quiet || self.json)?;
+        let described = self.input.describe(&source)?;
+        let mut feed = self.job.of_feed(self.input.with_batch_size(&source, described.feed));
         if self.job.needs_plan() {
             // Without an end.
             feed = feed.epochs(0);

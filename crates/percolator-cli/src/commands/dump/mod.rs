@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use percolator::batch::BatchShape;
 use percolator::example::ExampleFields;
 use percolator::order::Ranks;
@@ -20,15 +20,13 @@ use percolator_files::whole_file::{self, Existing};
 use serde_json::{Value, json};
 
 use crate::args::fields::ExampleArgs;
-use crate::args::{SourceArgs, StateArgs, TransformArgs, with};
+use crate::args::source::{Source, SourceArgs};
+use crate::args::{StateArgs, TransformArgs, with};
 use crate::run::stop::Signals;
-use crate::terminal::out::stdout;
-use crate::terminal::out::tell;
+use crate::terminal::out::{stdout, tell};
 use arrays::{Arrays, Written};
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"])
-    .required(true).multiple(true))]
 pub(crate) struct Dump {
     #[command(flatten)]
     source: SourceArgs,
@@ -91,13 +89,15 @@ impl Dump {
         names.iter().try_for_each(|name| arrays::check_free(&self.out, name, existing))?;
         // Checked before the data are read, which may take long.
         self.check_place(names.first().map_or("data", |name| name))?;
+        let source = self.source.found(self.state.root(), self.json)?;
+        self.example.check_use(&source)?;
         for name in &names {
-            self.source.check_output(&self.out.join(format!("{name}.npy")), self.state.root())?;
+            source.check_output(&self.out.join(format!("{name}.npy")), self.state.root())?;
         }
-        let described = self.source.describe(&self.state, &self.transform)?;
+        let described = source.describe(&self.state, &self.transform)?;
         let has_labels = described.has_labels && self.example.has_labels();
         let feed = self.example.with_options(described.feed);
-        let mut feed = self.with_options(feed)?.build()?;
+        let mut feed = self.with_options(&source, feed)?.build()?;
         std::fs::create_dir_all(&self.out).with_context(|| self.no_folder())?;
         let mut lane = feed.take_lanes()?.remove(0);
         // Shapes are those of the rank's own first record, like Caffe's blobs: the database's first may be
@@ -243,14 +243,14 @@ impl Dump {
         whole_file::check(&data).with_context(|| format!("cannot create {}", shown::path(&data)))
     }
 
-    fn with_options(&self, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
+    fn with_options(&self, source: &Source, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
         let feed = with(feed, self.batch_size, FeedBuilder::batch_size);
         let mut feed = with(feed, self.threads, FeedBuilder::threads);
         if let (Some(rank), Some(of)) = (self.rank, self.of) {
             ensure!(rank < of, "--rank {rank}: of {of} ranks, the last is {}", of.saturating_sub(1));
             // In TEST, Caffe gives every record to one solver. A net's layer may have its own phase, and its
             // feed uses that.
-            if self.source.is_net() || self.state.phase() == Phase::Train {
+            if source.is_net() || self.state.phase() == Phase::Train {
                 feed = feed.share(Ranks { first: rank, of });
             }
         }
@@ -258,7 +258,7 @@ impl Dump {
         let caffe_seed =
             || u32::try_from(seed).ok().with_context(|| format!("--seed {seed}: Caffe's seeds have 32 bits"));
         let random = self.random.unwrap_or(match self.seed {
-            Some(_) if self.source.is_net() => RandomArg::Caffe,
+            Some(_) if source.is_net() => RandomArg::Caffe,
             _ => RandomArg::Indexed,
         });
         Ok(match random {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use percolator::BadRecords;
 use percolator::feed::{ConfigError, Receipts};
 use percolator::order::{BatchSize, JobWorker, World};
@@ -24,17 +24,15 @@ use percolator_observe::metrics::Endpoint;
 
 use crate::args::input::InputArgs;
 use crate::args::job::JobArgs;
+use crate::args::source::Source;
 use crate::args::{millis, seconds, with};
 use crate::output::{self, FileKind, Output};
 use crate::run::consumer::Consumer;
 use crate::run::stop::{Enough, Signals};
-use crate::terminal::out::stdout;
-use crate::terminal::out::tell;
+use crate::terminal::out::{stdout, tell};
 use observe::{ObserveArgs, Observers};
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"])
-    .required(true).multiple(true))]
 pub(crate) struct Feed {
     #[command(flatten)]
     input: InputArgs,
@@ -132,12 +130,13 @@ impl Feed {
 
     fn run_watched(&self, observers: Observers<'_>) -> anyhow::Result<ExitCode> {
         // Files that appear at their paths while the feed is built belong to others.
-        let outputs = self.check_places()?;
+        let source = self.input.found(self.json)?;
+        let outputs = self.check_places(&source)?;
         // Before the snapshot is read: a run that holds the receipt will write a later one.
         let before = self.hold_receipt()?;
-        let described = self.input.describe()?;
+        let described = self.input.describe(&source)?;
         let mut feed = self
-            .with_options(described.feed)?
+            .with_options(&source, described.feed)?
             .build()
             .map_err(|error| self.in_words_of_the_command(error))?;
         if self.snapshot.is_some() {
@@ -221,7 +220,7 @@ impl Feed {
 
     /// Checks now that the files of the run's end can be written: the end may be days away. Returns the
     /// outputs of a run that resumes none.
-    fn check_places(&self) -> anyhow::Result<Option<[Option<Output<'_>>; 2]>> {
+    fn check_places(&self, source: &Source) -> anyhow::Result<Option<[Option<Output<'_>>; 2]>> {
         let places = [
             (self.snapshot.as_deref(), "--snapshot"),
             (self.receipt.as_deref(), "--receipt"),
@@ -230,7 +229,7 @@ impl Feed {
         ];
         for (path, option) in places {
             if let Some(path) = path {
-                self.input.source.check_output(path, self.input.state.root()).context(option)?;
+                source.check_output(path, self.input.state.root()).context(option)?;
             }
         }
         let mut places = places.into_iter().filter_map(|(path, option)| Some((path?, option)));
@@ -294,10 +293,10 @@ impl Feed {
         Ok([snapshot?, receipt?])
     }
 
-    fn with_options(&self, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
+    fn with_options(&self, source: &Source, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
         let feed = match self.global_batch_size {
             Some(records) => feed.batch_size(BatchSize::Global(records as u64)),
-            None => self.input.with_batch_size(feed),
+            None => self.input.with_batch_size(source, feed),
         };
         let mut feed = with(self.job.of_feed(feed), self.epochs, FeedBuilder::epochs);
         if let (Some(workers), Some(worker)) = (self.workers, self.worker) {
@@ -416,7 +415,7 @@ mod tests {
     fn a_run_that_nobody_limits_ends_after_5_seconds_unless_somebody_watches_it() {
         let start = Instant::now();
         let until = |more: &[&str]| {
-            let args = [&["feed", "--lmdb", "db"], more].concat();
+            let args = [&["feed", "db"], more].concat();
             let until = Command::try_parse_from(args).unwrap().feed.until(start);
             until.map(|until| until.duration_since(start).as_secs())
         };
@@ -426,7 +425,7 @@ mod tests {
             assert_eq!(until(unlimited), None, "{unlimited:?}");
         }
         assert_eq!(until(&["--watch", "--seconds", "7"]), Some(7));
-        let both = Command::try_parse_from(["feed", "--lmdb", "db", "--json", "--watch"]).unwrap_err();
+        let both = Command::try_parse_from(["feed", "db", "--json", "--watch"]).unwrap_err();
         assert!(both.to_string().contains("cannot be used with"), "{both}");
     }
 }

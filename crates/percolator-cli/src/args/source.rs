@@ -1,0 +1,290 @@
+//! What to read, by its path: a net, or databases.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use clap::Args;
+use percolator::feed::SourceSpec;
+use percolator::{FeedBuilder, Net, Transform};
+use percolator_files::what::{Kind, Thing};
+use percolator_files::{glob, shown};
+
+use crate::args::described::Described;
+use crate::args::{OpenArgs, StateArgs, TransformArgs, with};
+use crate::terminal::out::tell;
+
+/// What to read, as given.
+#[derive(Debug, Args)]
+pub(crate) struct SourceArgs {
+    /// A Caffe net (a .prototxt or a .caffemodel), whose data layer is read, or data: an LMDB, a LevelDB, or
+    /// TFRecord files (a file, a folder, or a quoted pattern such as 'train-*'). Several of them are one data
+    /// set, in this order.
+    #[arg(value_name = "PATH", required_unless_present_any = ["net", "lmdb", "leveldb", "tfrecord"])]
+    paths: Vec<PathBuf>,
+    /// Read this file as a net, whatever it looks like.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "lmdb", "leveldb", "tfrecord"])]
+    net: Option<PathBuf>,
+    /// Read this path as an LMDB.
+    #[arg(long, value_name = "PATH", hide = true)]
+    lmdb: Vec<PathBuf>,
+    /// Read this path as a LevelDB.
+    #[arg(long, value_name = "PATH", hide = true)]
+    leveldb: Vec<PathBuf>,
+    /// Read this path as TFRecord files.
+    #[arg(long, value_name = "PATH", hide = true)]
+    tfrecord: Vec<PathBuf>,
+}
+
+/// What is read.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// A net, whose data layer says what is read.
+    Net(PathBuf),
+    /// Databases whose records follow one another.
+    Databases(Vec<Database>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) format: Format,
+    /// The path, as given.
+    pub(crate) path: PathBuf,
+}
+
+/// How records are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Lmdb,
+    LevelDb,
+    TfRecord,
+}
+
+impl SourceArgs {
+    /// Whether there is a source.
+    pub(crate) fn is_given(&self) -> bool {
+        let SourceArgs { paths, net, lmdb, leveldb, tfrecord } = self;
+        net.is_some() || [paths, lmdb, leveldb, tfrecord].iter().any(|paths| !paths.is_empty())
+    }
+
+    /// What the paths are. Those of data are relative to `root`; a net must be alone. Unless this is to be
+    /// quiet, options that are no longer needed are named.
+    pub(crate) fn found(&self, root: &Path, is_quiet: bool) -> anyhow::Result<Source> {
+        if let Some(net) = &self.net {
+            return Ok(Source::Net(net.clone()));
+        }
+        let former = [
+            ("--lmdb", &self.lmdb, Format::Lmdb),
+            ("--leveldb", &self.leveldb, Format::LevelDb),
+            ("--tfrecord", &self.tfrecord, Format::TfRecord),
+        ];
+        let is_alone = self.paths.len() == 1 && former.iter().all(|(_, paths, _)| paths.is_empty());
+        let mut databases = Vec::new();
+        for path in &self.paths {
+            match format_of(path, root)? {
+                Some(format) => databases.push(Database { format, path: path.clone() }),
+                None if is_alone => return Ok(Source::Net(path.clone())),
+                None => {
+                    let net = shown::path(path);
+                    bail!("{net}: a net cannot be combined with other data sets: give it alone");
+                }
+            }
+        }
+        for (option, paths, format) in former {
+            if !paths.is_empty() && !is_quiet {
+                tell(&format!("note: {option} PATH is now just PATH"));
+            }
+            databases.extend(paths.iter().map(|path| Database { format, path: path.clone() }));
+        }
+        Ok(Source::Databases(databases))
+    }
+}
+
+/// How the records at a path are stored; `None` if it is a net.
+fn format_of(path: &Path, root: &Path) -> anyhow::Result<Option<Format>> {
+    let is_named = |ending: &str| path.extension().is_some_and(|found| found == ending);
+    // What is wrong with one that cannot be read is said by its own reader.
+    if is_named("prototxt") || is_named("caffemodel") || is_net(path) {
+        return Ok(None);
+    }
+    if is_named("mdb") {
+        return Ok(Some(Format::Lmdb));
+    }
+    let (at, name) = (root.join(path), shown::path(path));
+    let thing = Thing::at(&at);
+    let is_folder = match fs::metadata(&at) {
+        Ok(found) => found.is_dir(),
+        Err(error) => match thing {
+            Some(thing) => bail!("{name}: it is {thing}"),
+            None if error.kind() == ErrorKind::NotFound && glob::is_pattern(path.as_os_str()) => false,
+            None => bail!("{name}: {error}: give the path of a net, an LMDB, a LevelDB or TFRecord files"),
+        },
+    };
+    Ok(Some(match thing {
+        Some(thing) if thing.kind() == Kind::Lmdb => Format::Lmdb,
+        Some(thing) if thing.kind() == Kind::LevelDb => Format::LevelDb,
+        Some(thing)
+            if is_folder && thing.kind() != Kind::TfRecord
+                || matches!(thing.kind(), Kind::List | Kind::Idx | Kind::Mean | Kind::Model) =>
+        {
+            bail!("{name}: neither a net nor data that can be fed: it is {thing}")
+        }
+        // Anything else can be opened as records, and the error then says what is wrong with it.
+        _ => Format::TfRecord,
+    }))
+}
+
+/// Whether a file is a net by what is in it. An empty one may be, too, but has nothing to read then.
+fn is_net(path: &Path) -> bool {
+    if !fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0) {
+        return false;
+    }
+    match Thing::at(path).map(|thing| thing.kind()) {
+        Some(Kind::Net) => true,
+        None | Some(Kind::Text | Kind::Damaged | Kind::Other) => Net::open(path).is_ok(),
+        Some(_) => false,
+    }
+}
+
+impl Source {
+    pub(crate) fn is_net(&self) -> bool {
+        matches!(self, Source::Net(_))
+    }
+
+    /// The databases: none if it is a net.
+    fn databases(&self) -> &[Database] {
+        match self {
+            Source::Net(_) => &[],
+            Source::Databases(databases) => databases,
+        }
+    }
+
+    /// Checks that a file that is to be written would not be taken for one of the TFRecord files.
+    pub(crate) fn check_output(&self, file: &Path, root: &Path) -> anyhow::Result<()> {
+        let mut files = self.databases().iter().filter(|data| data.format == Format::TfRecord);
+        let data = files.find(|data| percolator_tfrecord::is_among(file, root, &data.path));
+        match data.map(|data| [file, &data.path].map(shown::path)) {
+            None => Ok(()),
+            Some([file, data]) => {
+                bail!("{file} would be one of the files of the data set {data}: give another path")
+            }
+        }
+    }
+
+    /// Checks that no option is given that says how to open what is not there.
+    pub(crate) fn check_open(&self, open: &OpenArgs) -> anyhow::Result<()> {
+        let data = self.databases();
+        let are_lmdbs = !data.is_empty() && data.iter().all(|data| data.format == Format::Lmdb);
+        let has_leveldb = data.iter().any(|data| data.format == Format::LevelDb);
+        open.check_use(are_lmdbs, self.is_net() || has_leveldb)
+    }
+
+    /// Checks that options that a net has no use for are not given with one.
+    pub(crate) fn check_net(&self, options: &str, are_given: bool) -> anyhow::Result<()> {
+        match self {
+            Source::Net(net) if are_given => {
+                bail!("{options} cannot be used with a net: {}", shown::path(net))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Describes the feed that the arguments select.
+    pub(crate) fn describe(&self, state: &StateArgs, transform: &TransformArgs) -> anyhow::Result<Described> {
+        state.check_use(self)?;
+        self.check_net("options of a transform, such as --crop,", transform.is_given())?;
+        let mut described = match self {
+            Source::Net(path) if path.is_dir() => bail!(
+                "{}: a net is a file, and this is a folder: give a folder of data without --net",
+                shown::path(path)
+            ),
+            Source::Net(path) => state.layer_of(&Net::open(path)?, path)?,
+            Source::Databases(databases) => {
+                let name = &state.open.database;
+                Described::of_sources(databases.iter().map(|Database { format, path }| match format {
+                    Format::Lmdb => SourceSpec::Lmdb { path: path.clone(), name: name.clone() },
+                    Format::LevelDb => SourceSpec::leveldb(path),
+                    Format::TfRecord => SourceSpec::tfrecord(path),
+                }))?
+            }
+        };
+        if !self.is_net() {
+            described.feed =
+                described.feed.phase(state.phase()).transform(transform.or(transform.mean(Transform::new())));
+        }
+        let feed = with(described.feed, state.root.as_ref(), FeedBuilder::root);
+        let feed = feed.access(state.open.access()).log_gaps(state.open.log_gaps());
+        Ok(Described { feed, ..described })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        source: SourceArgs,
+    }
+
+    /// What the words after the command's name are.
+    fn found(root: &Path, words: &[&str]) -> Result<String, String> {
+        let words = std::iter::once("percolator").chain(words.iter().copied());
+        let source = Command::try_parse_from(words).map_err(|error| error.to_string())?.source;
+        let source = source.found(root, true).map_err(|error| error.to_string())?;
+        Ok(match &source {
+            Source::Net(path) => format!("net {}", path.display()),
+            Source::Databases(data) => {
+                let one = |data: &Database| format!("{:?} {}", data.format, data.path.display());
+                data.iter().map(one).collect::<Vec<_>>().join(", ")
+            }
+        })
+    }
+
+    #[test]
+    fn a_path_is_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let put = |name: &str, bytes: &[u8]| {
+            fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            fs::write(at(name), bytes).unwrap();
+        };
+        put("lmdb/data.mdb", b"");
+        put("leveldb/CURRENT", b"");
+        put("records/part-0", b"records");
+        put("empty", b"");
+        put("cats/list", b"cat.jpg 3\n");
+        put("net.txt", b"layer { name: \"a\" type: \"Data\" top: \"a\" }\n");
+        let root = folder.path();
+        let net = at("net.txt").to_str().unwrap().to_owned();
+        let named = format!("net {net}");
+        let are: [(&[&str], &str); 8] = [
+            (&["lmdb"], "Lmdb lmdb"),
+            (&["lmdb/data.mdb"], "Lmdb lmdb/data.mdb"),
+            (&["records", "leveldb", "lmdb"], "TfRecord records, LevelDb leveldb, Lmdb lmdb"),
+            (&["--tfrecord", "empty", "leveldb", "--lmdb", "x"], "LevelDb leveldb, Lmdb x, TfRecord empty"),
+            (&["part-*"], "TfRecord part-*"),
+            (&["none.prototxt"], "net none.prototxt"),
+            (&["--net", "lmdb"], "net lmdb"),
+            (&[&*net], &named),
+        ];
+        for (words, due) in are {
+            assert_eq!(found(root, words).unwrap(), due, "{words:?}");
+        }
+        let are_not: [(&[&str], &str); 5] = [
+            (&["none"], "none: No such file or directory (os error 2): give the path of a net, an LMDB"),
+            (&["cats/list"], "cats/list: neither a net nor data that can be fed: it is a list of images"),
+            (&["lmdb", &*net], "net.txt: a net cannot be combined with other data sets: give it alone"),
+            (&["--net", "a", "lmdb"], "cannot be used with"),
+            (&[], "<PATH>"),
+        ];
+        for (words, due) in are_not {
+            let said = found(root, words).unwrap_err();
+            assert!(said.contains(due), "{words:?}: {said}");
+        }
+    }
+}
