@@ -32,16 +32,16 @@ pub(crate) struct DataArgs {
     #[command(flatten)]
     open: OpenArgs,
     /// Worker threads [default: one per core]. The results do not depend on it.
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
     /// Print no progress.
-    #[arg(long)]
+    #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Replace output files that exist.
-    #[arg(long)]
+    #[arg(short, long)]
     pub(crate) force: bool,
 }
 

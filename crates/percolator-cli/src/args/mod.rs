@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! what to read, by its path                                  source; described: the feed of it
-//! a net's state, how data are opened, a transform            this file, with choices and durations
+//! a net's state, how data are opened, a transform; choices   this file
+//! lengths of time                                            durations
 //! a whole data set                                           data_set
 //! Examples' features                                         fields
 //! a feed and its pipeline                                    input, pipeline
@@ -12,6 +13,7 @@
 
 pub(crate) mod data_set;
 pub(crate) mod described;
+pub(crate) mod durations;
 pub(crate) mod fields;
 pub(crate) mod input;
 pub(crate) mod job;
@@ -20,7 +22,6 @@ pub(crate) mod pipeline;
 pub(crate) mod source;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use clap::Args;
@@ -332,21 +333,4 @@ fn finite(text: &str) -> Result<f32, String> {
     } else {
         Err("not a finite 32-bit number: all pixels would become infinite or NaN".to_owned())
     }
-}
-
-/// Parses a duration in seconds.
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| "not a valid duration: give 0 seconds or more".to_owned())
-}
-
-/// Parses the length of a training step in milliseconds.
-pub(super) fn millis(text: &str) -> Result<Duration, String> {
-    /// Longer than any training step.
-    const STEP_MAX: Duration = Duration::from_secs(60 * 60);
-
-    let millis: f64 = text.parse().map_err(|_| "not a number of milliseconds")?;
-    let length = Duration::try_from_secs_f64(millis / 1e3).ok().filter(|&length| length <= STEP_MAX);
-    length.ok_or_else(|| "not a valid step time: give 0 to 3600000 milliseconds".to_owned())
 }

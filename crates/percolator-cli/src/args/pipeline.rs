@@ -16,7 +16,7 @@ pub(crate) struct PipelineArgs {
     #[arg(long)]
     pub(crate) batch_size: Option<usize>,
     /// Worker threads [default: one per core, of which only as many are active as the consumers need].
-    #[arg(long)]
+    #[arg(short = 'j', long)]
     threads: Option<usize>,
     /// Batches in a lane's ring [default: the net's, otherwise 4, and up to 8 if bursts empty the ring].
     #[arg(long)]

@@ -72,7 +72,7 @@ struct OutputArgs {
     #[arg(long, value_name = "N")]
     shards: Option<NonZeroU32>,
     /// Replace outputs that exist, once the new ones are whole; start over if a run did not finish.
-    #[arg(long)]
+    #[arg(short, long)]
     force: bool,
     /// Go on with what a run of the same command did not finish, if there is any.
     #[arg(long)]
@@ -81,13 +81,13 @@ struct OutputArgs {
     #[arg(long, alias = "keep_going")]
     keep_going: bool,
     /// Threads that decode [default: one per processor].
-    #[arg(long)]
+    #[arg(short = 'j', long)]
     threads: Option<NonZeroU16>,
     /// Print what was done as JSON.
     #[arg(long)]
     json: bool,
     /// Print no progress.
-    #[arg(long)]
+    #[arg(short, long)]
     quiet: bool,
 }
 

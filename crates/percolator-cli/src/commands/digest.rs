@@ -27,13 +27,13 @@ pub(crate) struct Digest {
     #[arg(long)]
     each_record: bool,
     /// Write to this file instead of the standard output.
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print the sum as JSON, in place of the digest.
     #[arg(long)]
     json: bool,
     /// Print no progress.
-    #[arg(long)]
+    #[arg(short, long)]
     quiet: bool,
 }
 

@@ -40,7 +40,7 @@ enum What {
         #[command(flatten)]
         job: JobArgs,
         /// Also if workers live: what they have is lost to them.
-        #[arg(long)]
+        #[arg(short, long)]
         force: bool,
     },
 }

@@ -208,4 +208,23 @@ mod tests {
         }
         assert!(!help.contains('{') && help.contains("RUST_LOG"), "{help}");
     }
+
+    /// Looks at each argument of a command and of its subcommands.
+    fn each_argument(command: &clap::Command, look: &mut dyn FnMut(&clap::Command, &clap::Arg)) {
+        command.get_arguments().for_each(|argument| look(command, argument));
+        command.get_subcommands().for_each(|subcommand| each_argument(subcommand, look));
+    }
+
+    #[test]
+    fn a_short_option_is_the_same_one_everywhere() {
+        const SHORT: [(&str, char); 4] = [("force", 'f'), ("out", 'o'), ("quiet", 'q'), ("threads", 'j')];
+        let mut found = 0;
+        each_argument(&Cli::command(), &mut |command, argument| {
+            let long = argument.get_long();
+            let due = SHORT.iter().find(|(name, _)| long == Some(*name)).map(|(_, short)| *short);
+            assert_eq!(argument.get_short(), due, "{}: {argument}", command.get_name());
+            found += usize::from(due.is_some());
+        });
+        assert!(found > 20, "{found}");
+    }
 }

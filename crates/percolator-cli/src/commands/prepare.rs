@@ -49,7 +49,7 @@ struct Xlnet {
     #[arg(long, value_name = "FILE", alias = "sp-path", alias = "sp_path", value_parser = any_path())]
     sp_model: PathBuf,
     /// Where the data are written.
-    #[arg(long, value_name = "DIR", alias = "save-dir", alias = "save_dir",
+    #[arg(short, long, value_name = "DIR", alias = "save-dir", alias = "save_dir",
         value_parser = any_path(), default_value_os_t = Flags::default().save_dir)]
     out: PathBuf,
 
@@ -138,12 +138,12 @@ struct Xlnet {
     #[arg(long, alias = "python_seed", value_name = "SEED", allow_negative_numbers = true)]
     python_seed: Option<i64>,
     /// Threads [default: one per processor].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short = 'j', long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
 
     // What is said of it.
     /// Print no progress.
-    #[arg(long)]
+    #[arg(short, long)]
     quiet: bool,
     /// Print what was written as JSON.
     #[arg(long)]

@@ -389,9 +389,11 @@ fn what_comes_to_the_paths_meanwhile_stays_and_the_run_is_not_lost() {
 
 #[test]
 fn a_step_ends_when_the_time_is_over() {
-    let output = run_of(&["--step-ms", "3600000", "--seconds", "0.1"]).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    for step in ["18446744073709551615", "3600001", "-1", "inf", "nan", "x"] {
+    for [step, limit] in [["3600000", "0.1"], ["1h", "100ms"]] {
+        let output = run_of(&["-j", "1", "--step-ms", step, "--seconds", limit]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    for step in ["18446744073709551615", "3600001", "61m", "-1", "inf", "nan", "x"] {
         let message = refuse(&["raw_lmdb", &format!("--step-ms={step}")], 2);
         assert!(message.contains("not a"), "{step}: {message}");
     }

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::args::durations::seconds;
 use crate::args::input::InputArgs;
-use crate::args::seconds;
 use crate::commands::convert::BackendArg;
 use crate::terminal::out::Out;
 use crate::terminal::progress::{counted, watched};
@@ -76,7 +76,8 @@ pub(crate) struct Bench {
     /// Where synthetic data are kept [default: percolator, in the user's cache folder].
     #[arg(long, value_name = "DIR", conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord"])]
     cache: Option<PathBuf>,
-    /// How long a round measures the pipeline, in seconds; it warms up for at most as long before.
+    /// How long a round measures the pipeline, in seconds, or with a unit (500ms); it warms up for at most as
+    /// long before.
     #[arg(long, value_parser = seconds, default_value = "1", allow_negative_numbers = true)]
     seconds: Duration,
     /// The number of rounds.
@@ -89,7 +90,7 @@ pub(crate) struct Bench {
     #[arg(long)]
     json: bool,
     /// Print no progress.
-    #[arg(long)]
+    #[arg(short, long)]
     quiet: bool,
     /// Compare two results: each is a file with what bench --json printed, once or several times. The exit
     /// code is 1 if NEW delivers fewer records per second, beyond the noise of the rounds.

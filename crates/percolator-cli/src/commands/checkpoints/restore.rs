@@ -22,13 +22,13 @@ pub(super) struct Restore {
     #[arg(long, value_name = "ID", value_parser = id)]
     id: Id,
     /// The file that is written. Until it is whole, it has a temporary name.
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
     /// Only this part of a state that has several.
     #[arg(long, value_name = "NAME")]
     part: Option<String>,
     /// Replace a file that is there.
-    #[arg(long)]
+    #[arg(short, long)]
     force: bool,
     /// Print one JSON object.
     #[arg(long)]

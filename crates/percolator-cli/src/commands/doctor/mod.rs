@@ -18,9 +18,9 @@ use percolator_measure::doctor::{Diagnosis, Options, examine};
 use percolator_measure::{Job, Ratio};
 use serde_json::Value;
 
+use crate::args::durations::{seconds, some_seconds, step};
 use crate::args::input::InputArgs;
 use crate::args::job::JobArgs;
-use crate::args::{millis, seconds};
 use crate::run::exit;
 use crate::terminal::out::Out;
 use crate::terminal::progress::{counted, watched};
@@ -35,14 +35,17 @@ pub(super) struct Doctor {
     input: InputArgs,
     #[command(flatten)]
     job: JobArgs,
-    /// How long a training step takes, in milliseconds; 0 asks how fast the feed can be.
-    #[arg(long, value_name = "MS", value_parser = millis, default_value = "0")]
+    /// How long a training step takes, in milliseconds, or with a unit (5ms); 0 asks how fast the feed
+    /// can be.
+    #[arg(long, value_name = "MS", value_parser = step, default_value = "0")]
     step_ms: Duration,
-    /// How long each measurement is, in seconds; it warms up for at most as long before.
+    /// How long each measurement is, in seconds, or with a unit (500ms); it warms up for at most as long
+    /// before.
     #[arg(long, value_parser = some_seconds, default_value = "0.3",
         allow_negative_numbers = true)]
     seconds: Duration,
-    /// How long all measurements may take, in seconds. Changes for which there is no time are not tried.
+    /// How long all measurements may take, in seconds, or with a unit (2m). Changes for which there is no
+    /// time are not tried.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60",
         allow_negative_numbers = true)]
     at_most: Duration,
@@ -57,7 +60,7 @@ pub(super) struct Doctor {
     #[arg(long)]
     json: bool,
     /// Print no progress.
-    #[arg(long)]
+    #[arg(short, long)]
     quiet: bool,
 }
 
@@ -108,12 +111,4 @@ fn json(diagnosis: &Diagnosis) -> anyhow::Result<Value> {
         value["pipeline"]["trials"][number]["option"] = options::of_change(trial.change).into();
     }
     Ok(value)
-}
-
-/// Parses a duration that something can be measured in.
-fn some_seconds(text: &str) -> Result<Duration, String> {
-    seconds(text).and_then(|length| match length.is_zero() {
-        true => Err("nothing can be measured in no time: give more than 0 seconds".to_owned()),
-        false => Ok(length),
-    })
 }

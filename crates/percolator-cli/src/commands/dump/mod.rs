@@ -57,14 +57,14 @@ pub(crate) struct Dump {
     #[arg(long, value_name = "N", requires = "rank")]
     of: Option<usize>,
     /// Worker threads [default: one per core]. The arrays do not depend on it.
-    #[arg(long)]
+    #[arg(short = 'j', long)]
     threads: Option<usize>,
     /// The folder to write to: data.npy (float32; N,C,H,W) and label.npy (float32; N). Any other field is
     /// NAME.npy, with NAME.lengths.npy beside a padded one and NAME.offsets.npy beside a ragged one.
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
     /// Replace arrays that exist.
-    #[arg(long)]
+    #[arg(short, long)]
     force: bool,
     /// Print what was written as JSON.
     #[arg(long)]

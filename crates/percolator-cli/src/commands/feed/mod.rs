@@ -22,10 +22,11 @@ use percolator_distribute::Process;
 use percolator_files::{shown, whole_file};
 use percolator_observe::metrics::Endpoint;
 
+use crate::args::durations::{seconds, step};
 use crate::args::input::InputArgs;
 use crate::args::job::JobArgs;
 use crate::args::source::Source;
-use crate::args::{millis, seconds, with};
+use crate::args::with;
 use crate::output::{self, FileKind, Output};
 use crate::run::consumer::Consumer;
 use crate::run::stop::{Enough, Signals};
@@ -43,8 +44,9 @@ pub(crate) struct Feed {
     /// Records per step, of all replicas of the job together; replaces the batch size of each device.
     #[arg(long, value_name = "RECORDS", conflicts_with = "batch_size")]
     global_batch_size: Option<usize>,
-    /// Simulate training: each consumer takes this many milliseconds per batch (on a GPU, with a kernel).
-    #[arg(long, value_name = "MS", value_parser = millis)]
+    /// Simulate training: each consumer takes this many milliseconds, or a time with a unit (5ms), per
+    /// batch (on a GPU, with a kernel).
+    #[arg(long, value_name = "MS", value_parser = step)]
     step_ms: Option<Duration>,
     /// Feed every record once, then stop.
     #[arg(long, conflicts_with_all = ["batches", "seconds", "epochs"])]
@@ -103,8 +105,8 @@ pub(crate) struct Feed {
     /// Stop after this many batches per lane.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
-    /// Stop after this many seconds, without those for which --watch has paused the run [default: 5; no limit
-    /// with --watch, --once, --batches, or --epochs of 1 or more].
+    /// Stop after this many seconds, or a time with a unit (2m), without those for which --watch has paused
+    /// the run [default: 5; no limit with --watch, --once, --batches, or --epochs of 1 or more].
     #[arg(long, value_parser = seconds)]
     seconds: Option<Duration>,
     /// Print what the run was as one JSON object, at its end.

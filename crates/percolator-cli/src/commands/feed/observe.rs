@@ -34,7 +34,7 @@ pub(super) struct ObserveArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
     /// Replace the file of --trace if there is one.
-    #[arg(long, requires = "trace")]
+    #[arg(short, long, requires = "trace")]
     force: bool,
     /// Mark runs and batches as NVTX ranges, for NVIDIA's profilers; without NVIDIA's library, it does
     /// nothing.

@@ -49,7 +49,7 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "KEY|N", conflicts_with_all = ["all", "html"])]
     record: Option<OsString>,
     /// Write the record's image to this file.
-    #[arg(long, value_name = "FILE.png", requires = "record")]
+    #[arg(short, long, value_name = "FILE.png", requires = "record")]
     out: Option<PathBuf>,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Convert {
     #[arg(long, value_name = "N")]
     shards: Option<NonZeroUsize>,
     /// Replace a file or a checkpoint that is there.
-    #[arg(long)]
+    #[arg(short, long)]
     force: bool,
     /// Print what would be written under which names, and write nothing.
     #[arg(long)]

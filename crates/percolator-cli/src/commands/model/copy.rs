@@ -29,7 +29,7 @@ pub(super) struct Copy {
     #[arg(long, value_name = "N")]
     shards: Option<NonZeroUsize>,
     /// Replace a checkpoint that is there.
-    #[arg(long)]
+    #[arg(short, long)]
     force: bool,
 }
 

@@ -38,7 +38,7 @@ struct How {
     #[arg(long, global = true)]
     json: bool,
     /// Print no progress.
-    #[arg(long, global = true)]
+    #[arg(short, long, global = true)]
     quiet: bool,
 }
 
