@@ -394,15 +394,18 @@ fn print(summary: &Summary, took: Duration) -> anyhow::Result<()> {
 
 fn print_json(summary: &Summary, took: Duration) -> anyhow::Result<()> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    stdout().json(&json!({
-        "outputs": summary.outputs.iter().map(|path| text(path)).collect::<Vec<_>>(),
-        "records": summary.records,
-        "bytes": summary.bytes,
-        "seconds": took.as_secs_f64(),
-        "done_before": summary.done_before,
-        "skipped": summary.skipped,
-        "first_skipped": summary.first_skipped,
-        "skipped_list": summary.skipped_list.as_deref().map(text),
-        "labels": summary.labels.as_deref().map(text),
-    }))
+    stdout().json(
+        "percolator.convert/1",
+        &json!({
+            "outputs": summary.outputs.iter().map(|path| text(path)).collect::<Vec<_>>(),
+            "records": summary.records,
+            "bytes": summary.bytes,
+            "seconds": took.as_secs_f64(),
+            "done_before": summary.done_before,
+            "skipped": summary.skipped,
+            "first_skipped": summary.first_skipped,
+            "skipped_list": summary.skipped_list.as_deref().map(text),
+            "labels": summary.labels.as_deref().map(text),
+        }),
+    )
 }

@@ -57,8 +57,10 @@ impl Devices {
             Err(reason) => (Vec::new(), Some(reason)),
         };
         let found = Found { cores, cuda, no_cuda };
-        let said = if self.json { serde_json::to_string(&found)? + "\n" } else { table(&found) };
-        stdout().text(said.as_bytes())
+        match self.json {
+            true => stdout().json("percolator.devices/1", &found),
+            false => stdout().text(table(&found).as_bytes()),
+        }
     }
 
     #[cfg(not(feature = "cuda-driver"))]

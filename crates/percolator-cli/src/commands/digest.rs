@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::args::source::SourceArgs;
 use crate::args::{StateArgs, TransformArgs};
 use crate::output::{self, FileKind, Output};
-use crate::terminal::out::stdout;
+use crate::terminal::out::{json_line, stdout};
 use crate::terminal::progress::{rate, watched};
 
 #[derive(Debug, Args)]
@@ -59,7 +59,7 @@ impl Digest {
         }
         let mut out = stdout();
         match &self.out {
-            _ if self.json => writeln!(out, "{}", self.facts(&digest)),
+            _ if self.json => writeln!(out, "{}", json_line("percolator.digest/1", &self.facts(&digest))?),
             None => write!(out, "{digest}"),
             Some(_) => writeln!(out, "{path}: {}", digest.contents()),
         }?;

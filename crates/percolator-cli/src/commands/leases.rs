@@ -9,7 +9,7 @@ use percolator_files::shown;
 use serde_json::{Value, json};
 
 use crate::args::metadata::MetadataArgs;
-use crate::terminal::out::stdout;
+use crate::terminal::out::{json_line, stdout};
 
 #[derive(Debug, Args)]
 pub(crate) struct Leases {
@@ -67,7 +67,7 @@ impl Leases {
                 let status = job.open()?.status()?;
                 let mut out = stdout();
                 match json {
-                    true => writeln!(out, "{}", as_json(&status))?,
+                    true => writeln!(out, "{}", json_line("percolator.leases.status/1", &as_json(&status))?)?,
                     false => say(&mut out, &job.name, &status)?,
                 }
                 out.finish()

@@ -68,14 +68,17 @@ impl Mean {
         let (means, stds) = mean.for_pytorch(self.channels.into());
         if self.data.json {
             let shape = mean.shape.map(|shape| [shape.channels, shape.height, shape.width]);
-            return stdout().json(&json!({
-                "records": mean.records,
-                "shape": shape,
-                "channels": mean.channels,
-                "pytorch": { "mean": means, "std": stds },
-                "beyond_caffe": mean.beyond_caffe,
-                "out": file.map(Path::to_string_lossy),
-            }));
+            return stdout().json(
+                "percolator.mean/1",
+                &json!({
+                    "records": mean.records,
+                    "shape": shape,
+                    "channels": mean.channels,
+                    "pytorch": { "mean": means, "std": stds },
+                    "beyond_caffe": mean.beyond_caffe,
+                    "out": file.map(Path::to_string_lossy),
+                }),
+            );
         }
         let mut out = stdout();
         let images = count(mean.records, "image");

@@ -192,7 +192,7 @@ fn print_json(
 ) -> anyhow::Result<()> {
     let plan = &run.plan;
     // Positions are streamed: a step may have more of them than fit in memory.
-    write!(out, "{{\"steps\": ")?;
+    write!(out, "{{\"schema\": \"percolator.plan/1\", \"steps\": ")?;
     write_list(out, steps.clone(), |out, step| {
         write_list(out, replicas.clone(), |out, replica| {
             if step < run.first_step(epoch, replica) {

@@ -10,7 +10,7 @@ use percolator_files::shown::{self, count};
 use percolator_text::xlnet::{self, Flags, Options, PassSummary, Progress, Split, Summary};
 use serde_json::{Value, json};
 
-use crate::terminal::out::stdout;
+use crate::terminal::out::{json_line, stdout};
 use crate::terminal::progress::{megabytes_per_second, watched};
 
 #[derive(Debug, Args)]
@@ -196,7 +196,7 @@ impl Xlnet {
         let summary = watched(self.quiet, message, |progress, _| Ok(xlnet::prepare(&options, progress)?))?;
         let mut out = stdout();
         match self.json {
-            true => writeln!(out, "{}", facts(&summary))?,
+            true => writeln!(out, "{}", json_line("percolator.prepare.xlnet/1", &facts(&summary))?)?,
             false => report(&summary, start.elapsed(), &mut out)?,
         }
         out.finish()

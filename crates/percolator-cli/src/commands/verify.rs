@@ -69,7 +69,7 @@ impl Verify {
         let options = VerifyOptions { content: self.content.map(Into::into), threads: self.data.threads };
         let mut say = |fault: &Fault| {
             let line = if self.data.json {
-                json_line(fault)
+                fault_json(fault)
             } else {
                 shown::message(&fault.to_string()).to_string()
             };
@@ -100,6 +100,7 @@ impl Verify {
                     out,
                     "{}",
                     json!({
+                        "schema": "percolator.verify.quarantined/1",
                         "quarantined": number,
                         "source": source.to_string_lossy(),
                         "key": inspect::key_text(&key.0),
@@ -136,8 +137,7 @@ impl Verify {
                     fields.insert("written".to_owned(), repaired.written.into());
                 }
             }
-            writeln!(out, "{line}")?;
-            return out.finish();
+            return out.json("percolator.verify/1", &line);
         }
         let Verified { content, whole, damaged, unreadable, gaps, .. } = verified;
         let mut wrong = Vec::new();
@@ -199,9 +199,9 @@ fn said_once<'a>(source: &str, reason: &'a str, since: &Since) -> (&'a str, Stri
 }
 
 /// A fault as a line of JSON.
-fn json_line(fault: &Fault) -> String {
+fn fault_json(fault: &Fault) -> String {
     let key = |key: &percolator::record::Key| inspect::key_text(&key.0);
-    let line = match fault {
+    let mut line = match fault {
         Fault::Record { .. } => json!({
             "fault": "damaged",
             "record": fault.number(),
@@ -219,5 +219,6 @@ fn json_line(fault: &Fault) -> String {
         }),
         _ => json!({ "fault": "other", "record": fault.number(), "reason": fault.reason() }),
     };
+    line["schema"] = "percolator.verify.fault/1".into();
     line.to_string()
 }

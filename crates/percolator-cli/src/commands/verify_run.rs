@@ -17,7 +17,10 @@ use serde_json::{Value, json};
 
 use crate::args::metadata::MetadataArgs;
 use crate::run::exit;
-use crate::terminal::out::{Out, tell};
+use crate::terminal::out::{Out, json_line, tell};
+
+/// What `--json` prints.
+const SCHEMA: &str = "percolator.verify-run/1";
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyRun {
@@ -52,7 +55,7 @@ impl VerifyRun {
             Err(NothingProven { why, under_way }) => {
                 if self.json {
                     let none = Verdict { epochs: vec![], absent_epochs: vec![], absent_replicas: vec![] };
-                    writeln!(out, "{}", as_json(&none, Some(&why), &under_way))?;
+                    writeln!(out, "{}", json_line(SCHEMA, &as_json(&none, Some(&why), &under_way))?)?;
                 }
                 out.finish()?;
                 return Ok(unproven(&why));
@@ -69,7 +72,7 @@ impl VerifyRun {
         let required = self.epochs.unwrap_or(0).max(done);
         let why = why_not(&verdict, required, done);
         match self.json {
-            true => writeln!(out, "{}", as_json(&verdict, why.as_deref(), &under_way))?,
+            true => writeln!(out, "{}", json_line(SCHEMA, &as_json(&verdict, why.as_deref(), &under_way))?)?,
             false => say(&mut out, &receipts, &verdict, &under_way)?,
         }
         if why.is_none() && !self.json {

@@ -45,7 +45,7 @@ impl Watch {
     fn print(&self) -> anyhow::Result<()> {
         let feeds = scrape(&self.url, self.feed.as_deref())?;
         let metrics: Vec<_> = feeds.iter().flat_map(|(feed, numbers)| metrics_of(feed, numbers)).collect();
-        stdout().json(&json!({"metrics": metrics}))
+        stdout().json("percolator.watch/1", &json!({"metrics": metrics}))
     }
 }
 

@@ -5,6 +5,20 @@ use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 use percolator_files::shown;
 use serde::Serialize;
 
+/// An object as programs read it: on one line, with what tells them what its keys mean. A schema's version
+/// is another if a key has gone or means something else.
+#[derive(Debug, Serialize)]
+struct JsonLine<'a, T> {
+    schema: &'a str,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+/// An object as a [line of JSON](JsonLine), without the line break.
+pub(crate) fn json_line(schema: &str, value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(&JsonLine { schema, value })
+}
+
 /// A writer whose failures stop the output and nothing else. A closed pipe is not an error; a full disk is an
 /// error, reported once the rest is done.
 #[derive(Debug)]
@@ -51,9 +65,9 @@ impl<W: Write> Out<W> {
         self.finish()
     }
 
-    /// Ends the output with a value as JSON, indented.
-    pub(crate) fn json(mut self, value: &impl Serialize) -> anyhow::Result<()> {
-        serde_json::to_writer_pretty(&mut self, value)?;
+    /// Ends the output with an object as a [line of JSON](JsonLine).
+    pub(crate) fn json(mut self, schema: &str, value: &impl Serialize) -> anyhow::Result<()> {
+        serde_json::to_writer(&mut self, &JsonLine { schema, value })?;
         writeln!(self)?;
         self.finish()
     }

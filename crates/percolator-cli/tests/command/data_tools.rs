@@ -187,6 +187,7 @@ fn verify_lists_what_is_wrong_and_writes_a_clean_copy() {
     assert!(lines[1].ends_with("3 records are whole (Datum); 1 damaged"), "{printed}");
     let (printed, _) = exits(1, "verify @ --json", &[&path]);
     let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines[0]["schema"] == "percolator.verify.fault/1", "{printed}");
     assert_eq!((&lines[0]["record"], &lines[0]["fault"]), (&2.into(), &"damaged".into()));
     assert_eq!((&lines[1]["whole"], &lines[1]["is_whole"]), (&3.into(), &false.into()));
     let copy = folder.path().join("clean_lmdb");

@@ -8,7 +8,7 @@ use tempfile::tempdir;
 
 use crate::common;
 
-/// What a command prints: one JSON value.
+/// What a command prints: one JSON object, on one line.
 #[track_caller]
 fn said(folder: &Path, words: &str) -> Value {
     let database = common::repository().join("tests/data/golden/raw_lmdb");
@@ -17,6 +17,7 @@ fn said(folder: &Path, words: &str) -> Value {
     let output =
         command.args(words).arg("--json").current_dir(folder).env("RUST_LOG", "error").output().unwrap();
     assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1, "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -60,4 +61,35 @@ fn a_digest_says_its_sum() {
     let digest = std::fs::read_to_string(folder.path().join("sum.digest")).unwrap();
     let contents = format!("contents {} of 64\n", sum["contents"].as_str().unwrap());
     assert!(digest.contains(&contents), "{contents} is not in {digest}");
+}
+
+/// A program knows by the schema what an object's keys mean.
+#[test]
+fn each_object_names_its_schema() {
+    let folder = tempdir().unwrap();
+    for (words, schema) in [
+        ("bench DB --batch-size 8 --seconds 0.01 --rounds 1", "bench"),
+        ("convert records DB copy", "convert"),
+        ("devices --no-rates", "devices"),
+        ("digest DB", "digest"),
+        ("doctor DB --batch-size 8 --seconds 0.01 --at-most 0", "doctor"),
+        ("dump DB --batch-size 8 --out out", "dump"),
+        ("feed DB --batch-size 8 --epochs 1 --index memory --receipt r", "feed"),
+        ("verify-run r", "verify-run"),
+        ("inspect DB", "inspect"),
+        ("inspect DB --record 3", "inspect.record"),
+        ("mean DB", "mean"),
+        ("plan --records 64 --global-batch-size 8", "plan"),
+        ("verify DB", "verify"),
+        ("model convert out out.safetensors", "model.convert"),
+        ("model convert out none.npz --dry-run", "model.convert.names"),
+        ("model diff out out.safetensors", "model.diff"),
+        ("model list out.safetensors", "model.list"),
+        ("model show out.safetensors", "model.show.tensors"),
+        ("model show out.safetensors data", "model.show.tensor"),
+        ("model verify out.safetensors", "model.verify"),
+    ] {
+        let said = said(folder.path(), words);
+        assert_eq!(said["schema"], format!("percolator.{schema}/1"), "{words}: {said}");
+    }
 }

@@ -69,6 +69,7 @@ fn a_job_is_shown_proven_drained_and_removed() {
     assert!(shown.contains("2 epochs; an epoch has 5 steps in 3 blocks of 2"), "{shown}");
     assert!(shown.contains("] 1 of 6 blocks done") && shown.contains("\nworker me (process "), "{shown}");
     let found: Value = serde_json::from_str(&pass("leases status --job digits --json", folder)).unwrap();
+    assert_eq!(found["schema"], "percolator.leases.status/1");
     assert_eq!((&found["done"], &found["blocks"], &found["is_done"]), (&json!(1), &json!(6), &json!(false)));
     assert_eq!(found["open"][0]["block"], json!({ "epoch": 0, "number": 1 }));
     assert_eq!(found["open"][0]["holders"][0]["worker"], "me");

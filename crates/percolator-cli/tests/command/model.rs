@@ -61,6 +61,11 @@ fn json(folder: &Path, arguments: &str) -> Value {
     serde_json::from_str(&pass(folder, &format!("{arguments} --json"))).unwrap()
 }
 
+/// The tensors that `model list` lists.
+fn listed(folder: &Path, path: &str) -> Value {
+    json(folder, &format!("list {path}"))["tensors"].take()
+}
+
 /// A folder with a checkpoint `model` of these tensors.
 pub(crate) fn written(tensors: &[(&str, Tensor<'_>)]) -> TempDir {
     let folder = tempdir().unwrap();
@@ -88,7 +93,7 @@ fn a_list_has_what_tensorflow_read() {
     let mut compared = 0;
     for checkpoint in manifest["checkpoints"].as_array().unwrap() {
         let prefix = checkpoint["prefix"].as_str().unwrap();
-        let listed = json(folder.path(), &format!("list @{prefix}"));
+        let listed = listed(folder.path(), &format!("@{prefix}"));
         let listed = listed.as_array().unwrap();
         assert_eq!(listed.len() as u64, checkpoint["count"].as_u64().unwrap(), "{prefix}");
         let names: Vec<_> = listed.iter().map(|tensor| tensor["name"].as_str().unwrap()).collect();
@@ -103,7 +108,7 @@ fn a_list_has_what_tensorflow_read() {
         }
     }
     assert!(compared > 30);
-    let types = json(folder.path(), "list @types/model");
+    let types = listed(folder.path(), "@types/model");
     let bytes = |name: &str| {
         types.as_array().unwrap().iter().find(|tensor| tensor["name"] == name).unwrap()["bytes"].as_u64()
     };
@@ -319,7 +324,7 @@ fn conversions_keep_types_and_rename_by_rules() {
     let path = folder.path();
     let printed = pass(path, "convert @article_ref_saver/model w.safetensors --rename /=.");
     assert_eq!(printed, "w.safetensors: 2 tensors, 80000 bytes\n");
-    let listed = json(path, "list w.safetensors");
+    let listed = listed(path, "w.safetensors");
     assert_eq!(listed[0]["name"], "layer1.W");
     for target in ["back/model", "back.npz", "folder/"] {
         pass(path, &format!("convert w.safetensors {target} --rename ^layer(\\d)[.]W$=layer$1/W"));
@@ -393,7 +398,7 @@ fn a_saved_model_without_variables_has_no_tensors() {
     fs::create_dir(path.join("none/variables")).unwrap();
     for given in ["none", "none/saved_model.pbtxt"] {
         assert_eq!(pass(path, &format!("list {given}")), "");
-        assert_eq!(json(path, &format!("list {given}")), json!([]));
+        assert_eq!(listed(path, given), json!([]));
         let verified = pass(path, &format!("verify {given}"));
         let expected = "none/variables/variables: 0 tensors; there is nothing to verify; nothing is wrong\n";
         assert_eq!(verified, expected);

@@ -84,6 +84,7 @@ fn metrics_are_served_while_a_feed_runs_and_agree_with_its_report() {
     }
     let output = percolator(folder.path(), &["watch", &url, "--json"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["schema"], "percolator.watch/1");
     let metrics = json["metrics"].as_array().unwrap();
     let batches = metrics.iter().find(|metric| metric["name"] == "percolator_batches_total").unwrap();
     assert!(batches["value"].as_u64().unwrap() >= before && batches["labels"]["lane"] == "0", "{batches}");

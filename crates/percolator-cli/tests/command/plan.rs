@@ -67,7 +67,7 @@ fn the_command_prints_what_the_plan_says() {
 fn the_command_prints_a_step_that_no_memory_holds() {
     let many = "--records 1000000000000 --global-batch-size 1000000000000 --step 0";
     for (arguments, due) in [
-        (format!("{many} --json"), "{\"steps\": [[[0,1,2,3,"),
+        (format!("{many} --json"), "{\"schema\": \"percolator.plan/1\", \"steps\": [[[0,1,2,3,"),
         (format!("{many} --shuffle global"), "1000000000000 records in 1 file"),
     ] {
         let script = format!("ulimit -v 1000000; exec \"$0\" plan {arguments}");

@@ -13,7 +13,7 @@ use percolator_measure::compare::{Comparison, Results, Row, Verdict};
 use super::Bench;
 use super::report::grouped;
 use crate::run::exit;
-use crate::terminal::out::{stdout, tell};
+use crate::terminal::out::{json_line, stdout, tell};
 
 impl Bench {
     /// Compares; the exit code is 1 if the new one is slower beyond the noise.
@@ -30,7 +30,10 @@ impl Bench {
             let Some(comparison) = Comparison::of(names, one, other) else { continue };
             compared += 1;
             is_well &= comparison.records_per_s.verdict != Verdict::Worse;
-            let text = if self.json { serde_json::to_string(&comparison)? } else { table(&comparison) };
+            let text = match self.json {
+                true => json_line("percolator.bench.compare/1", &comparison)?,
+                false => table(&comparison),
+            };
             writeln!(out, "{text}")?;
         }
         out.finish()?;

@@ -28,7 +28,7 @@ use clap::Args;
 use crate::args::durations::seconds;
 use crate::args::input::InputArgs;
 use crate::commands::convert::BackendArg;
-use crate::terminal::out::Out;
+use crate::terminal::out::{Out, json_line};
 use crate::terminal::progress::{counted, watched};
 use synthetic::Kind;
 
@@ -108,7 +108,7 @@ impl Bench {
             let message = counted(format!("{}: run", job.name));
             let figures = watched(self.quiet, message, |progress, _| self.measure(&job, progress))?;
             match self.json {
-                true => writeln!(out, "{}", serde_json::to_string(&figures)?)?,
+                true => writeln!(out, "{}", json_line("percolator.bench/1", &figures)?)?,
                 false => write!(out, "{}", report::of(&figures))?,
             }
             out.flush()?;

@@ -42,7 +42,8 @@ impl Gc {
             Some(_) => false,
         };
         let clean = |archive: &Archive, id: &Id| archive.clean(id, &options);
-        self.ids.each(clean, is_clean, |out, cleaned| say(out, cleaned, dry_run), as_json)
+        let schema = "percolator.checkpoints.gc/1";
+        self.ids.each(schema, clean, is_clean, |out, cleaned| say(out, cleaned, dry_run), as_json)
     }
 }
 

@@ -12,7 +12,8 @@ use super::{Ids, printable};
 
 pub(super) fn run(ids: &Ids) -> anyhow::Result<ExitCode> {
     let now = SystemTime::now();
-    ids.each(Archive::look, |_| true, |out, kept| say(out, kept, now), |kept| as_json(kept, now))
+    let schema = "percolator.checkpoints.list/1";
+    ids.each(schema, Archive::look, |_| true, |out, kept| say(out, kept, now), |kept| as_json(kept, now))
 }
 
 /// The checkpoints of a record, with what it calls them.

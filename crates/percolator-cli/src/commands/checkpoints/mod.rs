@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::args::metadata::MetadataArgs;
 use crate::run::exit;
-use crate::terminal::out::{printable, stdout, tell};
+use crate::terminal::out::{json_line, printable, stdout, tell};
 
 #[derive(Debug, Args)]
 pub(crate) struct Checkpoints {
@@ -71,16 +71,17 @@ struct Ids {
     /// Only these ids.
     #[arg(value_name = "ID", value_parser = id)]
     named: Vec<Id>,
-    /// Print a JSON array, with an object for each id.
+    /// Print a line of JSON for each id.
     #[arg(long)]
     json: bool,
 }
 
 impl Ids {
-    /// Looks at each id that was named, or at all there are, and reports what was found. The exit code says
-    /// whether all of it is fine.
+    /// Looks at each id that was named, or at all there are, and reports what was found: in JSON, by objects
+    /// of this schema. The exit code says whether all of it is fine.
     fn each<T, E: Into<anyhow::Error>>(
         &self,
+        schema: &str,
         look: impl Fn(&Archive, &Id) -> Result<T, E>,
         is_fine: impl Fn(&T) -> bool,
         say: impl Fn(&mut dyn Write, &T) -> io::Result<()>,
@@ -89,16 +90,17 @@ impl Ids {
         let archive = self.place.open()?;
         let ids = if self.named.is_empty() { all_ids(&archive)? } else { self.named.clone() };
         let mut out = stdout();
-        let (mut all, mut could_look, mut are_fine) = (Vec::new(), true, true);
+        let (mut could_look, mut are_fine) = (true, true);
         for id in &ids {
             match look(&archive, id) {
                 Ok(found) => {
                     are_fine &= is_fine(&found);
                     match self.json {
-                        true => all.push(as_json(&found)),
-                        // At once: the next id may take long.
-                        false => say(&mut out, &found).and_then(|()| out.flush())?,
+                        true => writeln!(out, "{}", json_line(schema, &as_json(&found))?)?,
+                        false => say(&mut out, &found)?,
                     }
+                    // At once: the next id may take long.
+                    out.flush()?;
                 }
                 // The others go on.
                 Err(error) => {
@@ -108,14 +110,10 @@ impl Ids {
                 }
             }
         }
-        if self.json {
-            out.json(&all)?;
-        } else {
-            if ids.is_empty() {
-                writeln!(out, "there are no checkpoints")?;
-            }
-            out.finish()?;
+        if ids.is_empty() && !self.json {
+            writeln!(out, "there are no checkpoints")?;
         }
+        out.finish()?;
         Ok(if could_look { exit::found(are_fine) } else { exit::failed() })
     }
 }

@@ -53,13 +53,16 @@ impl Restore {
                 _ => "older",
             };
             let rejected = restored.rejected.iter().map(ToString::to_string).collect::<Vec<_>>();
-            stdout().json(&json!({
-                "id": self.id.as_str(),
-                "origin": origin,
-                "entry": restored.entry(),
-                "rejected": rejected,
-                "bytes": bytes,
-            }))?;
+            stdout().json(
+                "percolator.checkpoints.restore/1",
+                &json!({
+                    "id": self.id.as_str(),
+                    "origin": origin,
+                    "entry": restored.entry(),
+                    "rejected": rejected,
+                    "bytes": bytes,
+                }),
+            )?;
         } else {
             let mut out = stdout();
             writeln!(out, "{}", printable(&restored.to_string()))?;

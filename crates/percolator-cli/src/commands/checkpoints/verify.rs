@@ -13,7 +13,8 @@ pub(super) fn run(ids: &Ids) -> anyhow::Result<ExitCode> {
     // A user who names an id expects a checkpoint.
     let are_all = ids.named.is_empty();
     let is_fine = |verified: &Verified| verified.is_whole() && (are_all || verified.kept.record.is_some());
-    ids.each(Archive::verify, is_fine, say, |verified| as_json(verified, is_fine(verified)))
+    let schema = "percolator.checkpoints.verify/1";
+    ids.each(schema, Archive::verify, is_fine, say, |verified| as_json(verified, is_fine(verified)))
 }
 
 /// What is wrong, with its causes.

@@ -22,7 +22,7 @@ use crate::args::durations::{seconds, some_seconds, step};
 use crate::args::input::InputArgs;
 use crate::args::job::JobArgs;
 use crate::run::exit;
-use crate::terminal::out::Out;
+use crate::terminal::out::{Out, json_line};
 use crate::terminal::progress::{counted, watched};
 
 /// The least number of rounds: fewer tell nothing from noise.
@@ -78,7 +78,7 @@ impl Doctor {
         let columns = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
         let mut out = Out::new(stdout.lock());
         match self.json {
-            true => writeln!(out, "{}", json(&diagnosis)?)?,
+            true => writeln!(out, "{}", json_line("percolator.doctor/1", &json(&diagnosis)?)?)?,
             false => {
                 let width = report::width(columns.map(|size| size.ws_col.into()));
                 write!(out, "{}", report::text(&diagnosis, width))?;

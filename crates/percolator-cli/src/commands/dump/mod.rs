@@ -144,11 +144,10 @@ impl Dump {
         drop(turn);
         let labels = statistics.as_ref().map(|statistics| statistics.labels).filter(|_| has_labels);
         let channels = statistics.map(|statistics| statistics.channels);
-        let said = match self.json {
-            true => facts(&written, channels.as_deref(), labels).to_string() + "\n",
-            false => self.lines(&written, channels.as_deref(), labels),
-        };
-        stdout().text(said.as_bytes())?;
+        match self.json {
+            true => stdout().json("percolator.dump/1", &facts(&written, channels.as_deref(), labels)),
+            false => stdout().text(self.lines(&written, channels.as_deref(), labels).as_bytes()),
+        }?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -194,7 +194,7 @@ impl Feed {
             std::mem::forget(feed);
         }
         if self.json {
-            stdout().json(&report)?;
+            stdout().json("percolator.feed/1", &report)?;
         }
         ended?;
         out.finish()?;

@@ -97,7 +97,7 @@ impl Inspect {
         let html = html.map(|html| html.write(inspect::html(&report, &pictures).as_bytes()));
         // The report is printed even if the file cannot be written.
         if self.data.json {
-            stdout().json(&report)?;
+            stdout().json("percolator.inspect/1", &report)?;
         } else {
             let mut out = stdout();
             write!(out, "{}", inspect::text(&report))?;

@@ -35,14 +35,17 @@ pub(super) fn show(
     if how.data.json {
         let fields: Map<String, Value> =
             fields.into_iter().map(|field| (field.name, Value::String(field.value))).collect();
-        return stdout().json(&json!({
-            "record": record.number,
-            "key": key_text(&record.key),
-            "bytes": record.value.len(),
-            "source": record.source.to_string_lossy(),
-            "content": record.content,
-            "fields": fields,
-        }));
+        return stdout().json(
+            "percolator.inspect.record/1",
+            &json!({
+                "record": record.number,
+                "key": key_text(&record.key),
+                "bytes": record.value.len(),
+                "source": record.source.to_string_lossy(),
+                "content": record.content,
+                "fields": fields,
+            }),
+        );
     }
     let mut out = stdout();
     if how.out.is_none()

@@ -98,7 +98,7 @@ impl Convert {
             let left_out: Vec<_> = left_out.iter().map(|left_out| name_and_reason(left_out).0).collect();
             let path = self.to.to_string_lossy();
             let done = json!({ "path": path, "tensors": tensors, "bytes": bytes, "left_out": left_out });
-            return stdout().json(&done);
+            return stdout().json("percolator.model.convert/1", &done);
         }
         let mut out = stdout();
         writeln!(out, "{}: {}, {bytes} bytes", shown::path(&self.to), count(tensors, "tensor"))?;
@@ -113,7 +113,7 @@ impl Convert {
             let left_out: Vec<_> =
                 conversion.left_out().iter().map(|left_out| name_and_reason(left_out).0).collect();
             let plan = json!({ "tensors": tensors.collect::<Vec<_>>(), "left_out": left_out });
-            return stdout().json(&plan);
+            return stdout().json("percolator.model.convert.names/1", &plan);
         }
         let mut out = stdout();
         for tensor in conversion.tensors() {

@@ -78,7 +78,7 @@ impl Copy {
         if how.json {
             let prefix = prefix.to_string_lossy();
             let done = json!({ "prefix": prefix, "tensors": tensors, "bytes": bytes });
-            return stdout().json(&done);
+            return stdout().json("percolator.model.copy/1", &done);
         }
         let mut out = stdout();
         let meta = if summary.has_graph { ", and the .meta file" } else { "" };

@@ -252,9 +252,12 @@ fn report_json(compared: &Compared) -> anyhow::Result<()> {
         })
         .collect();
     let [one, other] = &compared.only;
-    stdout().json(&json!({
-        "equal": compared.same, "different": different, "only_in_first": one, "only_in_second": other,
-    }))
+    stdout().json(
+        "percolator.model.diff/1",
+        &json!({
+            "equal": compared.same, "different": different, "only_in_first": one, "only_in_second": other,
+        }),
+    )
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{How, stdout};
 use crate::run::exit;
-use crate::terminal::out::tell;
+use crate::terminal::out::{json_line, tell};
 
 #[derive(Debug, Args)]
 pub(super) struct Latest {
@@ -32,7 +32,8 @@ impl Latest {
         };
         let mut out = stdout();
         if how.json {
-            writeln!(out, "{}", json!({ "prefix": prefix.to_string_lossy() }))?;
+            let found = json!({ "prefix": prefix.to_string_lossy() });
+            writeln!(out, "{}", json_line("percolator.model.latest/1", &found)?)?;
         } else {
             // As it is: scripts open it.
             out.write_all(prefix.as_os_str().as_encoded_bytes())?;

@@ -8,6 +8,7 @@ use percolator_files::shown::count;
 use percolator_tensorflow::convert::{ConvertError, Model, ModelTensor, Progress};
 use percolator_tensorflow::{DataType, Elements, Tensor};
 use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::{How, printable, shape, stdout};
@@ -40,7 +41,7 @@ impl List {
             return out.finish();
         }
         let listed = how.watched(|progress| listed(&model, &order, progress))?;
-        stdout().json(&listed)
+        stdout().json("percolator.model.list/1", &json!({ "tensors": listed }))
     }
 }
 

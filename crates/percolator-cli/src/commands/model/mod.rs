@@ -55,9 +55,9 @@ impl How {
 enum What {
     /// List the tensors: name, type, shape and bytes.
     ///
-    /// With --json, an array of {name, dtype, shape, bytes, sha256}, sorted by name. The digest is that of
-    /// the elements in row-major order, numbers with their lowest byte first; of strings, that of all of them
-    /// joined by zero bytes.
+    /// With --json, "tensors" is an array of {name, dtype, shape, bytes, sha256}, sorted by name. The digest
+    /// is that of the elements in row-major order, numbers with their lowest byte first; of strings, that of
+    /// all of them joined by zero bytes.
     List(list::List),
     /// Show what a SavedModel, a meta graph or a checkpoint holds, or one tensor's values.
     ///

@@ -48,9 +48,12 @@ fn report(model: &Model, verified: &Verified, how: How) -> anyhow::Result<()> {
     let tensors = model.tensors().len();
     if how.json {
         let path = model.path().to_string_lossy();
-        return stdout().json(&json!({
-            "path": path, "tensors": tensors, "checksums": checksums, "bytes": bytes, "faults": faults,
-        }));
+        return stdout().json(
+            "percolator.model.verify/1",
+            &json!({
+                "path": path, "tensors": tensors, "checksums": checksums, "bytes": bytes, "faults": faults,
+            }),
+        );
     }
     let mut out = stdout();
     for fault in faults {

@@ -27,7 +27,7 @@ pub(super) fn show(graphs: &Graphs, chosen: &[&MetaGraph], how: How) -> anyhow::
         let mut budget = JSON_VALUES_MAX;
         let found = chosen.iter().map(|graph| graph_json(graph, &mut budget));
         let found = found.collect::<anyhow::Result<Vec<_>>>()?;
-        return stdout().json(&match graphs {
+        let found = match graphs {
             Graphs::Alone(graph) => {
                 json!({ "path": graph.path().to_string_lossy(), "meta_graphs": found })
             }
@@ -36,7 +36,8 @@ pub(super) fn show(graphs: &Graphs, chosen: &[&MetaGraph], how: How) -> anyhow::
                 "schema_version": model.schema_version(),
                 "meta_graphs": found,
             }),
-        });
+        };
+        return stdout().json("percolator.model.show.graphs/1", &found);
     }
     let mut out = stdout();
     if let Graphs::Saved(model) = graphs {

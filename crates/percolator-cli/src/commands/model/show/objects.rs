@@ -134,7 +134,10 @@ fn show_json(checkpoint: &Checkpoint, objects: &ObjectGraph) -> anyhow::Result<(
             })
         })
         .collect();
-    stdout().json(&json!({
-        "path": checkpoint.prefix().to_string_lossy(), "objects": found, "paths_left_out": paths.left_out,
-    }))
+    stdout().json(
+        "percolator.model.show.objects/1",
+        &json!({
+            "path": checkpoint.prefix().to_string_lossy(), "objects": found, "paths_left_out": paths.left_out,
+        }),
+    )
 }

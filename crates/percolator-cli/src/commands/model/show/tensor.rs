@@ -41,9 +41,7 @@ pub(super) fn write(name: &str, tensor: &Tensor<'_>, how: How) -> anyhow::Result
         let shape = tensor.shape();
         let found =
             json!({ "name": name, "dtype": data_type.name(), "shape": shape, "values": json(tensor) });
-        serde_json::to_writer(&mut out, &found)?;
-        writeln!(out)?;
-        return out.finish();
+        return out.json("percolator.model.show.tensor/1", &found);
     }
     line(&mut out, 0, format_args!("{name}: {data_type} {}", shape(tensor.shape())))?;
     // Strings in it are escaped.
@@ -58,10 +56,13 @@ pub(super) fn list_json(model: &Model) -> anyhow::Result<()> {
         json!({ "name": info.name, "dtype": info.data_type.name(), "shape": info.shape })
     };
     let tensors: Vec<_> = by_name(model).into_iter().map(tensor).collect();
-    stdout().json(&json!({
-        "path": model.path().to_string_lossy(),
-        "format": model.format().name(),
-        "metadata": model.metadata(),
-        "tensors": tensors,
-    }))
+    stdout().json(
+        "percolator.model.show.tensors/1",
+        &json!({
+            "path": model.path().to_string_lossy(),
+            "format": model.format().name(),
+            "metadata": model.metadata(),
+            "tensors": tensors,
+        }),
+    )
 }
