@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use lmdb::{Cursor as _, DatabaseFlags, Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use percolator::feed::SourceSpec;
 use percolator::source::{Access, IndexPlace, Lmdb, LmdbOptions, Source};
 use percolator::{Feed, Shuffle};
 use proptest::prelude::*;
@@ -208,9 +209,8 @@ fn a_named_database_is_read_and_a_database_of_names_says_which() {
     }
     let before = sidecars();
     assert_eq!(before.len(), 2, "{before:?}");
-    let mut feed =
-        Feed::builder().lmdb_named(&path, "test/été").batch_size(100).shuffle(Shuffle::Global).epochs(1);
-    feed = feed.threads(1);
+    let database = SourceSpec::Lmdb { path: path.clone(), name: Some("test/été".to_owned()) };
+    let feed = Feed::builder().data(database).batch_size(100).shuffle(Shuffle::Global).epochs(1).threads(1);
     let mut labels: Vec<i32> =
         feed.build().unwrap().steps().flat_map(|step| step.unwrap()[0].labels().unwrap().to_vec()).collect();
     labels.sort_unstable();
