@@ -115,8 +115,8 @@ impl FeedBuilder {
     /// [`tfrecord`](Self::tfrecord) are shorthands for it.
     ///
     /// Sources add up: together they are one data set, [joined](crate::source::Joined) in the order in which
-    /// they were added. Only the first source replaces something: what a net or a spec has that the builder
-    /// was made from.
+    /// they were added. The first source that the program adds replaces those of the net or the spec that the
+    /// builder was made from.
     ///
     /// ```no_run
     /// use percolator::Feed;
@@ -192,6 +192,8 @@ impl FeedBuilder {
     /// ```
     pub fn transform(mut self, transform: Transform) -> Self {
         self.spec.transform = transform;
+        // A spec's own choice is of the transform that it came with.
+        self.spec.scaled_decode = None;
         self
     }
 
@@ -265,7 +267,7 @@ impl FeedBuilder {
 
     /// Sets the seed (default: 0).
     ///
-    /// From a plain number, crops and mirroring are drawn together with the record's pass and position, and
+    /// With a plain number, crops and mirroring depend on it and on the record's pass and position, and
     /// epochs are [shuffled](Self::shuffle) by it. [`Seed::Caffe`] draws crops and mirroring in Caffe's own
     /// sequence instead.
     ///
@@ -364,7 +366,7 @@ impl FeedBuilder {
     }
 
     /// Makes the feed one part of a larger job (default: the whole job). What other parts deliver is not
-    /// delivered here. One call replaces the other.
+    /// delivered here. A later call replaces an earlier one.
     ///
     /// ```
     /// use percolator::Feed;

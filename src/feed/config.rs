@@ -194,7 +194,7 @@ pub enum ConfigError {
     /// Ranks, which belong to round-robin order, in a job that has steps.
     #[error(
         "the ranks from {first} on, of {of}, are dealt to in round-robin order, but a feed with epochs or \
-         blocks follows a plan: leave them out, or use {} in place of ranks",
+         blocks follows a plan: leave the ranks out, or use {} in place of them",
         words("share(JobWorker { world, number })", "--workers and --worker", "rank and world_size")
     )]
     RanksInPlan {
@@ -205,9 +205,9 @@ pub enum ConfigError {
     },
     /// One pass together with a different number of epochs.
     #[error(
-        "{} is one pass, but {} is {}: use one of the two",
+        "{} is one pass, but {}{epochs} is {}: use one of the two",
         words("schedule.once", "--once", "once=True"),
-        option("epochs", epochs),
+        words("schedule.epochs = ", "--epochs ", "epochs="),
         epochs_of(*epochs)
     )]
     OnceAndEpochs {
@@ -225,13 +225,8 @@ pub enum ConfigError {
     },
     /// An option of a plan, for a feed that has no epochs.
     #[error(
-        "{option} needs epochs, and {}: set {}",
-        without_epochs(*order),
-        words(
-            ".epochs(n), or .epochs(0) for no end",
-            "--epochs N, or --epochs 0 for no end",
-            "epochs=n, or epochs=0 for no end"
-        )
+        "{option} needs epochs, and {}",
+        without_epochs(*order)
     )]
     NeedsEpochs {
         /// The option.
@@ -392,14 +387,22 @@ fn epochs_of(epochs: u64) -> String {
     if epochs == 0 { "endless".to_owned() } else { format!("{epochs} of them") }
 }
 
-/// The order of a feed that has no epochs.
+/// The order of a feed that has no epochs, and what to do.
 fn without_epochs(order: Epochs) -> String {
     match order {
         Epochs::OnePass => {
             let once = words("Epochs::OnePass", "--once", "once=True");
-            format!("{once} delivers one pass in Caffe's order, which has none")
+            let instead = words(".epochs(1)", "--epochs 1", "epochs=1");
+            format!("{once} delivers one pass in Caffe's order, which has none: set {instead} instead")
         }
-        _ => "the feed deals in Caffe's round-robin order, which has none".to_owned(),
+        _ => {
+            let set = words(
+                ".epochs(n), or .epochs(0) for no end",
+                "--epochs N, or --epochs 0 for no end",
+                "epochs=n, or epochs=0 for no end",
+            );
+            format!("the feed deals in Caffe's round-robin order, which has none: set {set}")
+        }
     }
 }
 

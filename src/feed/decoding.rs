@@ -39,7 +39,7 @@ impl FeedBuilder {
     /// decoder, [`RawBytes`](crate::RawBytes) or [`Tokens`](crate::Tokens). The options for images
     /// (transform, target, dtype, layout) are then refused.
     pub fn decoder(self, decoder: impl RecordDecoder) -> Self {
-        self.attach(words(".decoder(...)", "a decoder", "decode"), decoder)
+        self.attach(".decoder(...)", decoder)
     }
 
     /// Decodes records with a closure, which writes each of these fields of a record. It runs on the workers,
@@ -79,7 +79,8 @@ impl FeedBuilder {
     /// of its features, an [image](crate::example::ExampleImage), or [both](crate::example::Examples).
     ///
     /// The image is decoded and transformed as Caffe's image records are, and the fields follow in the batch.
-    /// Without one, the options for images (transform, target, dtype, layout) are refused.
+    /// Without one, the options for images (transform, target, dtype, layout) are refused. A later call
+    /// replaces an earlier one.
     ///
     /// ```
     /// use percolator::Feed;
@@ -90,7 +91,7 @@ impl FeedBuilder {
     /// # Ok::<(), percolator::example::GrammarError>(())
     /// ```
     pub fn example(self, examples: impl Into<Examples>) -> Self {
-        let mut this = self.decodes(words(".example(...)", "--fields or --image", "fields or image"));
+        let mut this = self.decodes(".example(...)");
         let Examples { fields, image } = examples.into();
         this.spec.decoder = DecoderSpec::Example { fields, image };
         this
@@ -103,8 +104,8 @@ impl FeedBuilder {
         this
     }
 
-    /// Notes an option that says how records are decoded. Another one would drop it, so the two together are
-    /// an error of the build.
+    /// Notes an option that says how records are decoded. One of another kind would drop it, so the two
+    /// together are an error of the build.
     fn decodes(mut self, option: &'static str) -> Self {
         let Decoding { first, other, .. } = &mut self.attached.decoding;
         if *first.get_or_insert(option) != option {

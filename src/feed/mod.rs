@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! FeedBuilder    the options as plain data                           spec, target
-//!    |           its methods                                         builder, decoding, digest, seek, stream
+//!    |           its methods                                         builder, decoding, digest, open, seek
 //!    |           a Caffe net as options                              net
 //!    |           options that cannot be met                          config
 //!    v  resolve()                                                    resolve

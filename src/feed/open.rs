@@ -17,6 +17,7 @@ use crate::source::paired::Paired;
 use crate::source::{Files, Source};
 use crate::transform::{Cutter, LayerSeeds, TransformPlace, Transformer};
 use crate::workers::processor::{OnBad, Processor};
+use percolator_files::caller::words;
 
 impl FeedBuilder {
     /// Opens the source, and that of the targets if they have their own, and reads what the transforms need.
@@ -95,14 +96,19 @@ impl FeedBuilder {
     /// Opens only the sources, without the transforms.
     fn open_sources(&self, seeds: &LayerSeeds) -> Result<Sources, FeedError> {
         let spec = &self.spec;
-        let opening = Opening { spec, method: ".source(...)", root: &spec.root, seeds };
+        if let Some(target) = &spec.target {
+            target.check_attached(&self.attached.target_sources)?;
+        }
+        let method = words(".source(...)", "a program", "lmdb=, leveldb=, tfrecord= or image_list=");
+        let opening = Opening { spec, method, root: &spec.root, seeds };
         let source = opening.open(&spec.sources, &self.attached.sources)?;
         let files = source.files();
         let Some(target @ TargetSpec { from: TargetFrom::Paired { sources, matching }, .. }) = &spec.target
         else {
             return Ok(Sources { source, files, companions: None });
         };
-        let opening = Opening { method: "Target::source(...)", root: spec.root_of(target), ..opening };
+        let method = words("Target::source(...)", "a program", "target=");
+        let opening = Opening { method, root: spec.root_of(target), ..opening };
         let second = opening.open(sources, &self.attached.target_sources)?;
         let companions = Some(second.files());
         let paired = Paired::new(source, second, *matching);

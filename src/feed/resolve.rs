@@ -359,7 +359,6 @@ impl FeedBuilder {
         }
         if let Some(target) = &self.spec.target {
             target.check(&self.spec.whole_transform(), sources, self.spec.phase)?;
-            target.check_attached(&self.attached.target_sources)?;
         }
         if let Some(SourceSpec::ImageList { list, .. }) = sources.iter().skip(1).find(|list| list.is_random())
         {

@@ -9,7 +9,9 @@ use super::config::ConfigError;
 use super::error::FeedError;
 use super::spec::Seed;
 use crate::base::shape::Phase;
-use crate::order::{BatchSize, Epochs, Job, JobWorker, OrderError, Ranks, Schedule, World};
+use crate::order::{
+    BatchSize, Epochs, Job, JobWorker, OrderError, Ranks, Schedule, Shuffle, ShuffleSpec, World,
+};
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::record::StepId;
 use crate::snapshot::{Resumed, RoundRobin, Snapshot, SnapshotError};
@@ -17,6 +19,10 @@ use crate::source::tfrecord::TfRecordError;
 use crate::source::{Identity, IndexPlace, Passes, Source, SourceError};
 use percolator_files::caller::words;
 use percolator_files::shown;
+
+/// The option that makes a feed a worker of a job, in Rust and in Python.
+const SHARE_OF_WORKER: &str = ".share(JobWorker { .. })";
+const WORLD: &str = "rank with world_size (or environment=True)";
 
 /// Which of a job's replicas the lanes of a feed are: the first, and those that follow it.
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +64,15 @@ impl FeedBuilder {
         }
         let Schedule { shuffle, mix, last_batch, assignment, policy, worker, .. } = schedule;
         let refused = [
-            (words("shuffle(...)", "--shuffle", "shuffle"), shuffle.is_some()),
-            (words("mix(...)", "--mix", "mix"), !mix.is_empty()),
-            (words("last_batch(...)", "--last-batch", "last_batch"), last_batch.is_some()),
-            (words("assignment(...)", "--assignment", "assignment"), assignment.is_some()),
-            (words("policy(...)", "--policy", "policy"), policy.is_some()),
-            (words("share(JobWorker { .. })", "a job of workers", "a job of workers"), worker.is_some()),
+            (
+                words(".shuffle(...)", "--shuffle", "shuffle"),
+                shuffle.is_some_and(|by| by != ShuffleSpec::By(Shuffle::No)),
+            ),
+            (words(".mix(...)", "--mix", "mix"), !mix.is_empty()),
+            (words(".last_batch(...)", "--last-batch", "last_batch"), last_batch.is_some()),
+            (words(".assignment(...)", "--assignment", "assignment"), assignment.is_some()),
+            (words(".policy(...)", "--policy", "policy"), policy.is_some()),
+            (words(SHARE_OF_WORKER, "--workers (or --job-from-environment)", WORLD), worker.is_some()),
         ];
         let order = if schedule.once { Epochs::OnePass } else { Epochs::RoundRobin };
         match refused.into_iter().find(|(_, is_set)| *is_set) {
@@ -85,7 +94,7 @@ impl FeedBuilder {
         let draws = self.spec.transform.takes(self.spec.phase).any();
         let refused = [
             ("Epochs::OnePass", schedule.once),
-            ("share", schedule.worker.is_some()),
+            (SHARE_OF_WORKER, schedule.worker.is_some()),
             ("resume", self.attached.resume.is_some()),
             ("Seed::Caffe", matches!(self.spec.seed, Seed::Caffe { .. }) && draws),
         ];

@@ -119,7 +119,8 @@ impl FeedBuilder {
     /// lane gets when it is one of many, and reads nothing for the others. Use it for devices that are not in
     /// step with each other: lanes of one feed wait for each other, because one reader deals to all of them,
     /// but feeds do not. Each feed has its own threads and memory. The [spec](Self::spec) does not contain
-    /// this setting, just as it does not contain what a program attaches.
+    /// this setting, just as it does not contain what a program attaches. Set [epochs](Self::epochs),
+    /// [share](Self::share) and devices before it.
     ///
     /// ```no_run
     /// use percolator::{Device, Feed};
@@ -132,7 +133,8 @@ impl FeedBuilder {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if there is no such lane, or if the lanes have no place in the job that is described.
+    /// [`FeedError`] if there is no such lane, if the lanes have no place in the job that is described, or if
+    /// what is set needs epochs.
     pub fn only_lane(mut self, lane: usize) -> Result<Self, FeedError> {
         let lanes = self.spec.devices.len();
         if lane >= lanes {
@@ -140,6 +142,7 @@ impl FeedBuilder {
                 ConfigError::from(OrderError::NoSuchMember { kind: "lane", found: lane, of: lanes }).into()
             );
         }
+        self.check_order()?;
         let ReplicaSpan { world, first_replica } = self.replica_span()?;
         self.stand_for(first_replica + lane, world.replicas(), first_replica)?;
         self.spec.devices = vec![self.spec.devices.swap_remove(lane)];

@@ -73,7 +73,8 @@ pub struct FeedSpec {
     pub labels_i64: bool,
     /// What is done to every image.
     pub transform: Transform,
-    /// Replaces the transform's own [`scaled_decode`](Transform::scaled_decode), if set.
+    /// Replaces the transform's own [`scaled_decode`](Transform::scaled_decode), if set. No method of the
+    /// builder sets it; [`transform`](crate::FeedBuilder::transform) unsets it.
     pub scaled_decode: Option<bool>,
     /// Where the transform runs.
     pub transform_on: TransformPlace,

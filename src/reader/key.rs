@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::base::shape::Phase;
 use percolator_files::shown;
 
-/// Handles with equal keys share one reader.
+/// Handles of one registry with equal keys share one reader.
 ///
 /// Caffe's key is the text `layer:source`. Either part may contain a colon, and the phase is missing, so
 /// training and testing on one database block each other for ever (BVLC/caffe#3037, #3108). This key is a

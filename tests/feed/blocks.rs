@@ -250,7 +250,7 @@ fn what_needs_an_order_of_its_own_is_refused() {
     let of_two = |lanes| {
         describe(lanes, LastBatch::Keep).share(JobWorker { world: World::new(2, 2).unwrap(), number: 0 })
     };
-    refused(of_two(1), "share");
+    refused(of_two(1), ".share(JobWorker { .. })");
     refused(describe(1, LastBatch::Keep).epochs(Epochs::OnePass), "Epochs::OnePass");
     refused(describe(1, LastBatch::Keep).seed(Seed::Caffe { seed: 1, era: CaffeEra::Today }), "Seed::Caffe");
     let snapshot = describe(1, LastBatch::Keep).epochs(0).build().unwrap().snapshot().unwrap();

@@ -528,6 +528,24 @@ fn a_single_pass_comes_again_whatever_is_known_of_its_records() {
     });
 }
 
+/// One layer, one phase, one database: of one [registry](percolator::Registry), such readers would be one.
+#[test]
+fn two_feeds_of_one_database_at_once_each_have_every_record() {
+    must_end("two feeds of one database", || {
+        let database = common::repository().join("tests/data/golden/raw_lmdb");
+        let feed = || Feed::builder().lmdb(&database).epochs(Epochs::OnePass).build().unwrap();
+        let (mut one, mut other) = (feed(), feed());
+        let mut seen = [Vec::new(), Vec::new()];
+        for (one, other) in one.steps().zip(other.steps()) {
+            for (seen, step) in seen.iter_mut().zip([one, other]) {
+                seen.extend(step.unwrap()[0].records().iter().map(|record| record.index));
+            }
+        }
+        let records = one.records().unwrap();
+        assert_eq!(seen, [(); 2].map(|()| (0..records).collect::<Vec<_>>()));
+    });
+}
+
 #[test]
 fn an_epoch_after_a_resume_or_a_seek_is_the_rest_or_the_next() {
     must_end("epochs of feeds that resumed", || {

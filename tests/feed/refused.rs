@@ -132,25 +132,33 @@ fn an_option_that_would_drop_another_is_refused_with_both_names() {
 #[test]
 fn what_only_a_plan_has_needs_epochs() {
     let options: [(&'static str, Sets); 7] = [
-        ("shuffle(...)", |feed| feed.shuffle(Shuffle::Global)),
-        ("shuffle(...)", |feed| feed.shuffle(ShuffleSpec::WindowsOfBytes(1 << 20))),
-        ("mix(...)", |feed| feed.mix([1, 2])),
-        ("last_batch(...)", |feed| feed.last_batch(LastBatch::Drop)),
-        ("assignment(...)", |feed| feed.assignment(Assignment::Caffe)),
-        ("policy(...)", |feed| feed.policy(AutoShardPolicy::Data)),
-        ("share(JobWorker { .. })", |feed| feed.share(JobWorker { world: World::ALONE, number: 0 })),
+        (".shuffle(...)", |feed| feed.shuffle(Shuffle::Global)),
+        (".shuffle(...)", |feed| feed.shuffle(ShuffleSpec::WindowsOfBytes(1 << 20))),
+        (".mix(...)", |feed| feed.mix([1, 2])),
+        (".last_batch(...)", |feed| feed.last_batch(LastBatch::Drop)),
+        (".assignment(...)", |feed| feed.assignment(Assignment::Caffe)),
+        (".policy(...)", |feed| feed.policy(AutoShardPolicy::Data)),
+        (".share(JobWorker { .. })", |feed| feed.share(JobWorker { world: World::ALONE, number: 0 })),
     ];
     let orders = [
-        (Epochs::RoundRobin, "the feed deals in Caffe's round-robin order, which has none"),
-        (Epochs::OnePass, "Epochs::OnePass delivers one pass in Caffe's order, which has none"),
+        (
+            Epochs::RoundRobin,
+            "the feed deals in Caffe's round-robin order, which has none: set .epochs(n), or .epochs(0) for \
+             no end",
+        ),
+        (
+            Epochs::OnePass,
+            "Epochs::OnePass delivers one pass in Caffe's order, which has none: set .epochs(1) instead",
+        ),
     ];
     for (option, set) in options {
         for (order, why) in orders {
             // Before anything is opened.
             let error = set(Feed::builder().lmdb("nowhere")).epochs(order).build().unwrap_err();
             assert_eq!(error, FeedError::Config(ConfigError::NeedsEpochs { option, order }));
-            let said = format!("{option} needs epochs, and {why}: set .epochs(n), or .epochs(0) for no end");
-            assert_eq!(error.to_string(), said);
+            assert_eq!(error.to_string(), format!("{option} needs epochs, and {why}"));
+            let alone = set(Feed::builder().lmdb("nowhere")).epochs(order).only_lane(0).unwrap_err();
+            assert_eq!(alone, error);
             // Whoever says it in plain data is told the same.
             let spec = set(Feed::builder().lmdb("nowhere").epochs(order)).spec().clone();
             assert_eq!(FeedBuilder::from(spec).build().unwrap_err(), error);
@@ -160,9 +168,11 @@ fn what_only_a_plan_has_needs_epochs() {
             assert!(feed.build().unwrap().plan().is_some(), "{option}");
         }
     }
-    // Neither has a plan by itself.
+    // Neither has a plan by itself, nor by what it does anyway.
     for epochs in [Epochs::RoundRobin, Epochs::OnePass] {
         assert!(over(images("dealt", 9)).epochs(epochs).build().unwrap().plan().is_none());
+        let in_order = over(images("in order", 9)).epochs(epochs).shuffle(Shuffle::No);
+        assert!(in_order.build().unwrap().plan().is_none());
     }
 }
 

@@ -59,8 +59,8 @@ use percolator::order::{BatchSize, InputContext, JobWorker};
 /// devices for lanes. The data set's other options apply to each of these feeds:
 /// [threads](FeedBuilder::threads) and a [memory limit](FeedBuilder::memory_limit) are per worker, too. Its
 /// [policy](FeedBuilder::policy) shards it, and it lasts as many [epochs](FeedBuilder::epochs) as it is set
-/// to: it must have a number of them, or 0 for no end. Who gets what is arithmetic
-/// ([`Plan`](percolator::order::Plan)), so processes need not communicate. If the workers have a
+/// to: it must have a number of them, or 0 for no end. A share of its own is replaced. Who gets what is
+/// arithmetic ([`Plan`](percolator::order::Plan)), so processes need not communicate. If the workers have a
 /// [collective](InputWorkers::collective), all processes meet once, here, to check that they are of one job.
 /// So a process does not see another's error before they next meet in a [reduction](StepWeights::reduce).
 ///
@@ -101,6 +101,7 @@ pub fn distribute(
     }
     let world = workers.world();
     let build = |seat: &Seat<'_>| {
+        // Its place in the job is the seat's, whatever share it has.
         let described = dataset.clone().batch_size(BatchSize::Global(global_batch_size as u64));
         seat.build(described.share(JobWorker { world, number: seat.worker }), options)
     };

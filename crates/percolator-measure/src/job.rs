@@ -61,8 +61,9 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job of this feed, which must not end by itself: without `once`, and with 0 epochs or in round-robin
-    /// order. The feed is [resolved](FeedBuilder::resolve), and not started.
+    /// A job of this feed, which must not end by itself: it has 0 epochs, or is in
+    /// [round-robin order](percolator::Epochs::RoundRobin). The feed is [resolved](FeedBuilder::resolve), and
+    /// not started.
     ///
     /// # Errors
     ///

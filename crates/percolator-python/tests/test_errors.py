@@ -175,8 +175,9 @@ CONTRADICTIONS = [
     ({"lmdb": "x", "last_batch": "drop"}, "last_batch needs epochs"),
     ({"lmdb": "x", "assignment": "caffe"}, "assignment needs epochs"),
     ({"lmdb": "x", "policy": "off"}, "policy needs epochs"),
-    ({"lmdb": "x", "rank": 0, "world_size": 2}, "a job of workers needs epochs"),
-    ({"lmdb": "x", "shuffle": True, "once": True}, "once=True delivers one pass in Caffe's order, which has n"),
+    ({"lmdb": "x", "rank": 0, "world_size": 2}, "world_size .or environment=True. needs epochs"),
+    ({"lmdb": "x", "shuffle": True, "once": True}, "once=True delivers one pass in Caffe's order, which has "
+     "none: set epochs=1 instead$"),
     ({"lmdb": "x", "seed": 1, "caffe_seed": 1}, "seed and caffe_seed are both set"),
     ({"lmdb": "x", "caffe_era": "today"}, "caffe_era is set without caffe_seed"),
     ({"lmdb": "x", "shuffle": True, "shuffle_bytes": 5}, "shuffle and shuffle_bytes are both set"),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use percolator::example::ExampleWriter;
 use percolator::half::bf16;
 use percolator::tfrecord::{Compression, TfRecordWriter};
-use percolator::{Batch, Device, Feed, FeedBuilder, Shuffle};
+use percolator::{Batch, Device, Epochs, Feed, FeedBuilder, Shuffle};
 use percolator_text::sentencepiece::Scratch;
 use percolator_text::xlnet::{
     DataError, DataFlags, Flags, InputFlags, Options, Progress, Split, Vocabulary, XlnetData, XlnetDecoder,
@@ -596,6 +596,24 @@ fn folders_that_are_no_data_sets_are_refused() {
         XlnetData::open_with(prepared.folder.path(), &DataFlags::from(&prepared.flags), Split::Test, None);
     let said = data.unwrap_err().to_string();
     assert!(said.contains(none) && !said.contains("there is one with the flags"), "{said}");
+}
+
+#[test]
+fn a_feed_keeps_its_epochs_and_may_have_no_other_data() {
+    let prepared = prepared(|_| ());
+    let data = prepared.open();
+    for (feed, epochs) in
+        [(Feed::builder(), 0), (Feed::builder().epochs(Epochs::OnePass), 1), (Feed::builder().epochs(3), 3)]
+    {
+        let feed = data.feed(feed).unwrap();
+        assert_eq!((feed.spec().schedule.epochs, feed.spec().schedule.once), (Some(epochs), false));
+        assert!(feed.resolve().is_ok());
+    }
+    for taken in [Feed::builder().lmdb("other data"), data.builder().unwrap()] {
+        let error = data.feed(taken).unwrap_err();
+        assert!(matches!(&error, DataError::Refused(_)), "{error}");
+        assert!(error.to_string().contains("the feed has data already"), "{error}");
+    }
 }
 
 /// One `record_info` may name a file for each pass, as the script reads it.

@@ -237,7 +237,7 @@ fn a_part_that_cannot_be_is_an_error_and_not_an_empty_epoch() {
         assert!(again.contains("items 0 to 4"), "{again}");
         let worker = numbers(23, None).share(JobWorker { world: World::new(2, 2).unwrap(), number: 0 });
         let worker = refused(&split(worker, &devices())[0]);
-        assert!(worker.contains("does not go together with share"), "{worker}");
+        assert!(worker.contains("does not go together with .share(JobWorker"), "{worker}");
         // Caffe's assignment wraps by default.
         let wrapping = [numbers(23, None).last_batch(LastBatch::Wrap), caffe(23, 1)];
         for parts in wrapping.map(|feed| split(feed, &devices())) {

@@ -83,8 +83,8 @@ fn the_command_feeds_epochs_of_a_job() {
         ("--last-batch drop", "--last-batch needs epochs"),
         ("--assignment caffe", "--assignment needs epochs"),
         ("--policy data", "--policy needs epochs"),
-        ("--workers 2 --worker 1", "a job of workers needs epochs"),
-        ("--once --shuffle global", "--once delivers one pass in Caffe's order, which has none"),
+        ("--workers 2 --worker 1", "--workers (or --job-from-environment) needs epochs"),
+        ("--once --shuffle global", "Caffe's order, which has none: set --epochs 1 instead"),
     ] {
         let (is_well, text) = run(arguments);
         assert!(!is_well && text.contains(due), "{arguments}: {text}");

@@ -167,9 +167,14 @@ mod tests {
         let resized = feed.clone().transform(Transform::new().resize(4, 4));
         let has_scaled = |feed: &FeedBuilder| of(Binds::Decode, feed).contains(&Advice::ScaledDecode);
         assert!(has_scaled(&resized) && !has_scaled(&feed));
-        let mut spec = resized.spec().clone();
-        spec.scaled_decode = Some(true);
-        assert!(!has_scaled(&FeedBuilder::from(spec)));
+        let specified = |scaled| {
+            let mut spec = resized.spec().clone();
+            spec.scaled_decode = Some(scaled);
+            FeedBuilder::from(spec)
+        };
+        assert!(!has_scaled(&specified(true)) && has_scaled(&specified(false)));
+        let advised = Advice::ScaledDecode.applied(&specified(false)).unwrap();
+        assert!(!has_scaled(&advised));
         assert!(!has_scaled(&feed.transform(Transform::new().resize(4, 4).scaled_decode(true))));
     }
 

@@ -136,7 +136,7 @@ class Feed:
       after the other, on several threads, unless `decode_overlaps=True`
     - the order: `epochs`, `once`, `shuffle`, `shuffle_bytes`, `mix`, `last_batch`, `assignment`, `policy`,
       `seed`, `caffe_seed` (`caffe_era`), `rank`, `world_size`, `environment`, `resume`. Those from `shuffle`
-      to `policy`, and `rank`, need `epochs`, of which 0 has no end
+      to `policy`, `rank` and `environment` need `epochs`, of which 0 has no end
     - the rest: `batch_size` or `global_batch_size`, `devices`, `threads`, `prefetch`, `memory_limit`,
       `receipts`, `warn_after`, `give_up_after`
 

@@ -1,4 +1,5 @@
-//! Keywords of `Feed(...)`, onto a feed's spec. Python's names are the builder's own, with the same meaning.
+//! Keywords of `Feed(...)`, onto a feed's spec. They set what the methods of
+//! `FeedBuilder` set.
 
 mod decoding;
 mod images;

@@ -264,7 +264,7 @@ impl<'a> Batches<'a> {
             );
             fault(format!(
                 "it takes batches of {wanted}, and {short}: set .last_batch(LastBatch::Drop) or \
-                 LastBatch::Pad on the feed"
+                 LastBatch::Pad, which need .epochs(n), on the feed"
             ));
         }
     }

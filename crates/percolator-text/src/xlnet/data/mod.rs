@@ -317,8 +317,8 @@ impl XlnetData {
         self.feed(Feed::builder())
     }
 
-    /// Sets a feed's files, decoder, batch size and shuffle. Unless it has a number of
-    /// [epochs](FeedBuilder::epochs), it gets epochs without end.
+    /// Sets a feed's files, decoder, batch size and shuffle. A feed without [epochs](FeedBuilder::epochs)
+    /// gets epochs without end, and one of a [single pass](percolator::Epochs::OnePass) one epoch.
     ///
     /// A step has the `bsz_per_host` records that the script wrote together. The feed's devices share it in
     /// equal parts, as a host's cores do in the script: each device has the same rows of every step, so its
@@ -335,12 +335,17 @@ impl XlnetData {
     /// # Errors
     ///
     /// As [`decoder`](Self::decoder); [`DataError::Source`] if a file cannot be read, and
-    /// [`DataError::Refused`] if it has another number of records.
+    /// [`DataError::Refused`] if it has another number of records, or if the feed has data already.
     pub fn feed(&self, feed: FeedBuilder) -> Result<FeedBuilder, DataError> {
+        if !feed.spec().sources.is_empty() {
+            let refused =
+                "the feed has data already, and these files would be added to them: give a feed without";
+            return Err(DataError::Refused(refused.to_owned()));
+        }
         self.check_counts(&feed.spec().index)?;
         let schedule = &feed.spec().schedule;
-        let has_length = schedule.once || schedule.epochs.is_some();
-        let feed = if has_length { feed } else { feed.epochs(0) };
+        let epochs = schedule.epochs.unwrap_or(u64::from(schedule.once));
+        let feed = feed.epochs(epochs);
         let feed = self.files.iter().fold(feed, FeedBuilder::tfrecord);
         Ok(feed
             .decoder(self.decoder()?)
