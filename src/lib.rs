@@ -285,7 +285,7 @@ pub struct ReceiptsGuide;
 /// The guide's code compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/example.md")]
-pub struct Examples;
+pub struct ExampleGuide;
 
 /// The guide's code compiles.
 #[cfg(doctest)]

@@ -192,7 +192,8 @@ fn objects_are_shown_as_a_tree_and_tensors_with_their_values() {
     assert_eq!(pass(folder.path(), "show @object net/step"), expected);
     assert_eq!(pass(folder.path(), &format!("show @object {key}")), expected);
     let value = json(folder.path(), "show @object net/step");
-    assert_eq!(value, json!({ "name": key, "dtype": "int64", "shape": [], "values": 7 }));
+    let schema = "percolator.model.show.tensor/1";
+    assert_eq!(value, json!({ "schema": schema, "name": key, "dtype": "int64", "shape": [], "values": 7 }));
     let constant = pass(folder.path(), "show @article_ref_saved_model layer1/b");
     assert!(constant.starts_with("layer1/b: float32 [100]\n[0.0, 1.0, "), "{constant}");
     let variable = pass(folder.path(), "show @article_ref_saved_model layer1/W");

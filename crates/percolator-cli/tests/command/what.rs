@@ -99,7 +99,7 @@ fn the_option_for_what_is_there_is_named() {
     let (lmdb, leveldb) = (golden("golden/raw_lmdb"), golden("golden/raw_leveldb_ldb"));
     let records = golden("tensorflow/raw.tfrecord");
     for (command, path, due) in [
-        ("feed --tfrecord @", &lmdb, "it is an LMDB: read it with `percolator feed PATH`, or in a net with"),
+        ("feed --tfrecord @", &lmdb, "it is an LMDB's data file: read it with `percolator feed PATH`, or"),
         ("feed --leveldb @", &lmdb, "not a LevelDB: it is an LMDB: read it"),
         ("feed --lmdb @", &leveldb, "not an LMDB: it is a LevelDB: read it"),
         (
