@@ -20,7 +20,7 @@ pub enum ConfigError {
         "a feed needs a source: {}",
         words(
             ".lmdb(path), .leveldb(path), .tfrecord(path), or .source(...)",
-            "a net, --lmdb, --leveldb or --tfrecord",
+            "the path of a net or of data",
             "lmdb=, leveldb=, tfrecord= or image_list="
         )
     )]

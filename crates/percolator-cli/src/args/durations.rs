@@ -34,8 +34,11 @@ fn length(text: &str, bare: f64) -> Result<Duration, String> {
     let (number, seconds) = with_unit.unwrap_or((text, bare));
     let number: f64 =
         number.trim_end().parse().map_err(|_| "not a length of time: give one such as 500ms, 5s or 2m")?;
-    Duration::try_from_secs_f64(number * seconds)
-        .map_err(|_| "not a valid length of time: give 0 seconds or more".to_owned())
+    let length = number * seconds;
+    Duration::try_from_secs_f64(length).map_err(|_| match length > 0.0 {
+        true => "not a valid length of time: it is too long".to_owned(),
+        false => "not a valid length of time: give 0 seconds or more".to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -68,6 +71,10 @@ mod tests {
             for parse in [seconds, some_seconds, step] {
                 assert!(parse(text).unwrap_err().starts_with("not a "), "{text}");
             }
+        }
+        for (text, due) in [("-1", "0 seconds or more"), ("nan", "0 seconds or more"), ("1e300m", "too long")]
+        {
+            assert!(seconds(text).unwrap_err().ends_with(due), "{text}");
         }
         assert!(some_seconds("0ms").unwrap_err().contains("in no time"));
         assert!(step("61m").is_err() && seconds("61m").is_ok());

@@ -41,9 +41,9 @@ pub(super) struct StateArgs {
     /// Training (random crops) or testing (centre crops).
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
     phase: PhaseArg,
-    /// The net's level, for its min_level and max_level rules.
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
-    level: i32,
+    /// The net's level, for its min_level and max_level rules [default: 0].
+    #[arg(long, allow_negative_numbers = true)]
+    level: Option<i32>,
     /// The net's stages, for its stage and not_stage rules.
     #[arg(long, value_delimiter = ',')]
     stage: Vec<String>,
@@ -97,9 +97,9 @@ pub(super) struct TransformArgs {
     /// Multiply by this factor, after subtracting.
     #[arg(long, allow_negative_numbers = true, value_parser = finite)]
     scale: Option<f32>,
-    /// The channels to decode encoded images to.
-    #[arg(long, value_enum, default_value_t)]
-    color: ColorArg,
+    /// The channels to decode encoded images to [default: native].
+    #[arg(long, value_enum)]
+    color: Option<ColorArg>,
 }
 
 /// The choices of an option: an enum for clap, and the value of the library that each of them stands for,
@@ -203,7 +203,8 @@ impl StateArgs {
     /// Checks that no option is given for which the source has no use.
     fn check_use(&self, source: &Source) -> anyhow::Result<()> {
         source.check_open(&self.open)?;
-        let selects = self.level != 0 || !self.stage.is_empty() || self.layer.is_some() || self.top.is_some();
+        let StateArgs { phase: _, level, stage, layer, top, root: _, open: _ } = self;
+        let selects = level.is_some() || !stage.is_empty() || layer.is_some() || top.is_some();
         ensure!(
             source.is_net() || !selects,
             "--level, --stage, --layer and --top select a layer of a net, and no net is given"
@@ -217,7 +218,8 @@ impl StateArgs {
 
     /// The layer that the arguments select.
     fn layer_of(&self, net: &Net, path: &Path) -> anyhow::Result<Described> {
-        let state = NetState { phase: self.phase(), level: self.level, stages: self.stage.clone() };
+        let state =
+            NetState { phase: self.phase(), level: self.level.unwrap_or(0), stages: self.stage.clone() };
         let layers: Vec<_> = net.data_layers(&state)?;
         let feeds = Feed::layers_of(net, &state)?;
         let meant = |layer: &DataLayer| {
@@ -290,14 +292,15 @@ impl TransformArgs {
         let transform = with(transform, self.resize, resized);
         let transform = with(transform, self.crop, Transform::crop);
         let transform = with(transform, self.mirror, Transform::mirror);
-        with(transform, self.scale, Transform::scale).color(self.color.into())
+        with(transform, self.scale, Transform::scale).color(self.color.unwrap_or_default().into())
     }
 
     /// Whether any of the options is given.
     fn is_given(&self) -> bool {
-        let TransformArgs { resize, crop, mirror, scale, color, .. } = self;
-        let is_set = resize.is_some() || crop.is_some() || mirror.is_some() || scale.is_some();
-        is_set || self.has_mean() || !matches!(color, ColorArg::Native)
+        let TransformArgs { resize, crop, mirror, mean_value, mean_file, scale, color } = self;
+        let has_mean = !mean_value.is_empty() || mean_file.is_some();
+        let is_changed = resize.is_some() || crop.is_some() || mirror.is_some() || scale.is_some();
+        has_mean || is_changed || color.is_some()
     }
 
     /// Whether a mean to subtract is set.

@@ -1,7 +1,7 @@
 //! What to read, by its path: a net, or databases.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -9,11 +9,18 @@ use clap::Args;
 use percolator::feed::SourceSpec;
 use percolator::{FeedBuilder, Net, Transform};
 use percolator_files::what::{Kind, Thing};
-use percolator_files::{glob, shown};
+use percolator_files::{glob, input_file, shown};
+use percolator_tfrecord::Reader;
 
 use crate::args::described::Described;
 use crate::args::{OpenArgs, StateArgs, TransformArgs, with};
 use crate::terminal::out::tell;
+
+/// The arguments that say what to read.
+pub(crate) const WHAT_TO_READ: [&str; 5] = ["paths", "net", "lmdb", "leveldb", "tfrecord"];
+
+/// The most files of a folder that are opened to find out whether they have records.
+const FILES_TRIED_MAX: usize = 16;
 
 /// What to read, as given.
 #[derive(Debug, Args)]
@@ -82,11 +89,11 @@ impl SourceArgs {
         let is_alone = self.paths.len() == 1 && former.iter().all(|(_, paths, _)| paths.is_empty());
         let mut databases = Vec::new();
         for path in &self.paths {
-            match format_of(path, root)? {
-                Some(format) => databases.push(Database { format, path: path.clone() }),
-                None if is_alone => return Ok(Source::Net(path.clone())),
-                None => {
-                    let net = shown::path(path);
+            match net_of(path, root) {
+                None => databases.push(Database { format: format_of(path, root)?, path: path.clone() }),
+                Some(net) if is_alone => return Ok(Source::Net(net)),
+                Some(net) => {
+                    let net = shown::path(&net);
                     bail!("{net}: a net cannot be combined with other data sets: give it alone");
                 }
             }
@@ -101,50 +108,79 @@ impl SourceArgs {
     }
 }
 
-/// How the records at a path are stored; `None` if it is a net.
-fn format_of(path: &Path, root: &Path) -> anyhow::Result<Option<Format>> {
-    let is_named = |ending: &str| path.extension().is_some_and(|found| found == ending);
+/// The net that a path means, if it is one. What is below the root goes before a net beside it.
+fn net_of(path: &Path, root: &Path) -> Option<PathBuf> {
+    let at = root.join(path);
     // What is wrong with one that cannot be read is said by its own reader.
-    if is_named("prototxt") || is_named("caffemodel") || is_net(path) {
-        return Ok(None);
+    let is_named_so = is_named(path, "prototxt") || is_named(path, "caffemodel");
+    if is_named_so && !at.is_dir() && !path.is_dir() {
+        return Some(path.to_owned());
     }
-    if is_named("mdb") {
-        return Ok(Some(Format::Lmdb));
+    Some(if at.exists() { at } else { path.to_owned() }).filter(|file| is_net(file))
+}
+
+fn is_named(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|found| found == ending)
+}
+
+/// Whether a file is a net by what is in it. An empty one may be, too, but has nothing to read then.
+fn is_net(path: &Path) -> bool {
+    if !fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return false;
     }
-    let (at, name) = (root.join(path), shown::path(path));
-    let thing = Thing::at(&at);
+    match Thing::at(path).map(|thing| thing.kind()) {
+        Some(Kind::Net) => true,
+        Some(Kind::Text) => Net::open(path).is_ok(),
+        None => may_begin_net(path) && Net::open(path).is_ok(),
+        Some(_) => false,
+    }
+}
+
+/// Whether an unknown file is worth reading whole, by its first bytes: a comment, or the tag of a field of
+/// NetParameter.
+fn may_begin_net(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = input_file::open(path).and_then(|(file, _)| file.take(2).read_to_end(&mut head));
+    let is_tag =
+        matches!(*head, [0x0a | 0x12 | 0x1a | 0x20 | 0x22 | 0x28 | 0x32 | 0x38 | 0x42, ..] | [0xa2, 6]);
+    read.is_ok() && (is_tag || head.starts_with(b"#"))
+}
+
+/// How the records at a path are stored.
+fn format_of(path: &Path, root: &Path) -> anyhow::Result<Format> {
+    if is_named(path, "mdb") {
+        return Ok(Format::Lmdb);
+    }
+    let at = root.join(path);
+    let (name, thing) = (shown::path(&at), Thing::at(&at));
     let is_folder = match fs::metadata(&at) {
         Ok(found) => found.is_dir(),
         Err(error) => match thing {
             Some(thing) => bail!("{name}: it is {thing}"),
             None if error.kind() == ErrorKind::NotFound && glob::is_pattern(path.as_os_str()) => false,
-            None => bail!("{name}: {error}: give the path of a net, an LMDB, a LevelDB or TFRecord files"),
+            None => bail!("{name}: {error}: give the path of what is to be read"),
         },
     };
-    Ok(Some(match thing {
+    Ok(match thing {
         Some(thing) if thing.kind() == Kind::Lmdb => Format::Lmdb,
         Some(thing) if thing.kind() == Kind::LevelDb => Format::LevelDb,
         Some(thing)
-            if is_folder && thing.kind() != Kind::TfRecord
+            if is_folder && thing.kind() != Kind::TfRecord && !has_records(&at)
                 || matches!(thing.kind(), Kind::List | Kind::Idx | Kind::Mean | Kind::Model) =>
         {
             bail!("{name}: neither a net nor data that can be fed: it is {thing}")
         }
         // Anything else can be opened as records, and the error then says what is wrong with it.
         _ => Format::TfRecord,
-    }))
+    })
 }
 
-/// Whether a file is a net by what is in it. An empty one may be, too, but has nothing to read then.
-fn is_net(path: &Path) -> bool {
-    if !fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0) {
-        return false;
-    }
-    match Thing::at(path).map(|thing| thing.kind()) {
-        Some(Kind::Net) => true,
-        None | Some(Kind::Text | Kind::Damaged | Kind::Other) => Net::open(path).is_ok(),
-        Some(_) => false,
-    }
+/// Whether a folder has TFRecord files, whatever else is in it.
+fn has_records(folder: &Path) -> bool {
+    let has_one =
+        |file: &PathBuf| Reader::open(file).is_ok_and(|mut file| matches!(file.advance(), Ok(Some(_))));
+    let files = percolator_tfrecord::files(folder).unwrap_or_default();
+    files.iter().take(FILES_TRIED_MAX).any(has_one)
 }
 
 impl Source {
@@ -258,16 +294,29 @@ mod tests {
         put("records/part-0", b"records");
         put("empty", b"");
         put("cats/list", b"cat.jpg 3\n");
+        let mut record = Vec::new();
+        percolator_tfrecord::write_record(&mut record, b"record").unwrap();
+        put("mixed/part-0", &record);
+        put("mixed/thumbs/a.jpg", b"");
+        put("x.prototxt/data.mdb", b"");
+        put("weights", b"\x0a\x02ab");
+        put("packed", b"\x1f\x8b\x08\0");
         put("net.txt", b"layer { name: \"a\" type: \"Data\" top: \"a\" }\n");
         let root = folder.path();
         let net = at("net.txt").to_str().unwrap().to_owned();
         let named = format!("net {net}");
-        let are: [(&[&str], &str); 8] = [
+        let weights = format!("net {}", at("weights").display());
+        let are: [(&[&str], &str); 13] = [
             (&["lmdb"], "Lmdb lmdb"),
             (&["lmdb/data.mdb"], "Lmdb lmdb/data.mdb"),
             (&["records", "leveldb", "lmdb"], "TfRecord records, LevelDb leveldb, Lmdb lmdb"),
             (&["--tfrecord", "empty", "leveldb", "--lmdb", "x"], "LevelDb leveldb, Lmdb x, TfRecord empty"),
             (&["part-*"], "TfRecord part-*"),
+            (&["mixed", "packed"], "TfRecord mixed, TfRecord packed"),
+            (&["x.prototxt"], "Lmdb x.prototxt"),
+            (&["x.mdb"], "Lmdb x.mdb"),
+            (&["net.txt"], &named),
+            (&["weights"], &weights),
             (&["none.prototxt"], "net none.prototxt"),
             (&["--net", "lmdb"], "net lmdb"),
             (&[&*net], &named),
@@ -275,8 +324,11 @@ mod tests {
         for (words, due) in are {
             assert_eq!(found(root, words).unwrap(), due, "{words:?}");
         }
-        let are_not: [(&[&str], &str); 5] = [
-            (&["none"], "none: No such file or directory (os error 2): give the path of a net, an LMDB"),
+        put("classes/cat/1.jpg", b"");
+        let missing = format!("{}: No such file or directory", at("none").display());
+        let are_not: [(&[&str], &str); 6] = [
+            (&["none"], &missing),
+            (&["classes"], "neither a net nor data that can be fed: it is a folder with a folder of images"),
             (&["cats/list"], "cats/list: neither a net nor data that can be fed: it is a list of images"),
             (&["lmdb", &*net], "net.txt: a net cannot be combined with other data sets: give it alone"),
             (&["--net", "a", "lmdb"], "cannot be used with"),

@@ -31,6 +31,7 @@ mod watch;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::terminal::log;
@@ -79,6 +80,12 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Write the batches that a net would see, as NumPy arrays.
     Dump(dump::Dump),
+    /// Show what a data set or a model holds: records, keys, shapes, encodings, labels, duplicates.
+    Inspect(inspect::Inspect),
+    /// Read, check, parse and decode every record of a data set, on all processors.
+    ///
+    /// All that is wrong is listed, and the exit code is then 1.
+    Verify(verify::Verify),
     /// Write images, or the records of another store, to an LMDB, a LevelDB or a TFRecord file.
     ///
     /// The output is there once it is whole. Until then it is in NAME.percolator-converting, where --resume
@@ -91,12 +98,10 @@ enum Command {
     Prepare(prepare::Prepare),
     /// Compute the mean image of a data set, and each channel's mean and standard deviation.
     Mean(mean::Mean),
-    /// Show what a data set or a model holds: records, keys, shapes, encodings, labels, duplicates.
-    Inspect(inspect::Inspect),
-    /// Read, check, parse and decode every record of a data set, on all processors.
+    /// Digest the contents of a data set, for the option --digest of verify-run and feed.
     ///
-    /// All that is wrong is listed, and the exit code is then 1.
-    Verify(verify::Verify),
+    /// Reads the whole data set once.
+    Digest(digest::Digest),
     /// Print which records each replica of a job gets at each step, without reading them.
     Plan(plan::Plan),
     /// Prove from its receipts that each epoch of a run was covered exactly once, or name what is missing or
@@ -109,10 +114,6 @@ enum Command {
     Leases(leases::Leases),
     /// List, verify, restore and clean up the checkpoints of processes.
     Checkpoints(checkpoints::Checkpoints),
-    /// Digest the contents of a data set, for the option --digest of verify-run and feed.
-    ///
-    /// Reads the whole data set once.
-    Digest(digest::Digest),
     /// Read, verify, compare, copy and convert models: TensorFlow's checkpoints and SavedModels, safetensors,
     /// NumPy's files.
     Model(model::Model),
@@ -170,6 +171,15 @@ impl Cli {
     }
 }
 
+/// Ends the process as clap does where it misses arguments.
+fn missing(subcommand: &str, message: &str) -> ! {
+    let mut command = Cli::command();
+    // Its usage then says the whole command.
+    command.build();
+    let subcommand = command.find_subcommand_mut(subcommand).expect("there is this subcommand");
+    subcommand.error(ErrorKind::MissingRequiredArgument, message).exit()
+}
+
 /// A template of the help, with the names of the subcommands and what they say of themselves. Clap has no
 /// groups of them.
 fn grouped_help(command: &clap::Command) -> String {
@@ -195,10 +205,8 @@ mod tests {
     #[test]
     fn each_subcommand_is_in_one_group() {
         let command = Cli::command();
-        let mut due: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
-        let mut listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
-        due.sort_unstable();
-        listed.sort_unstable();
+        let due: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
         assert_eq!(listed, due);
         let help = command.clone().help_template(grouped_help(&command)).render_help().to_string();
         for name in due {

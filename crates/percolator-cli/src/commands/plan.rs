@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use clap::Args;
+use clap::builder::Resettable;
+use clap::{Args, Id};
 use percolator::Snapshot;
 use percolator::order::{BatchSize, Job, Plan as JobPlan, World};
 use percolator::record::StepId;
@@ -14,27 +15,35 @@ use percolator_files::shown;
 use serde_json::json;
 
 use crate::args::job::JobArgs;
-use crate::args::source::{Database, Format, Source, SourceArgs};
+use crate::args::source::{Database, Format, Source, SourceArgs, WHAT_TO_READ};
 use crate::args::{OpenArgs, with};
+use crate::commands::missing;
 
 /// The number of steps printed by default.
 const SHOWN_STEPS: u64 = 8;
 
+/// The help of PATH, which is no net here.
+const PATHS: &str = "\
+An LMDB, a LevelDB, or TFRecord files (a file, a folder, or a quoted pattern such as 'train-*'). Several of \
+them are one data set, in this order. --records or --files stand in for them";
+
 #[derive(Debug, Args)]
-#[command(mut_arg("paths", |arg| arg.required_unless_present_any(["records", "files"])),
-    mut_arg("net", |arg| arg.hide(true)))]
+#[command(
+    mut_arg("paths", |arg| arg.required_unless_present(Resettable::<Id>::Reset).help(PATHS)),
+    mut_arg("net", |arg| arg.hide(true)),
+    mut_arg("lmdb", |arg| arg.num_args(1..)),
+    mut_arg("leveldb", |arg| arg.num_args(1..)),
+    mut_arg("tfrecord", |arg| arg.num_args(1..)))]
 pub(crate) struct Plan {
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
     open: OpenArgs,
     /// Instead of a database: a data set of this many records.
-    #[arg(long, value_name = "M",
-        conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord", "files"])]
+    #[arg(long, value_name = "M", conflicts_with_all = WHAT_TO_READ, conflicts_with = "files")]
     records: Option<u64>,
     /// Instead of databases: files of these numbers of records.
-    #[arg(long, value_name = "M,M,...", value_delimiter = ',',
-        conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord"])]
+    #[arg(long, value_name = "M,M,...", value_delimiter = ',', conflicts_with_all = WHAT_TO_READ)]
     files: Vec<u64>,
     /// Records per step, of all replicas of the job together.
     #[arg(long, value_name = "B")]
@@ -127,11 +136,17 @@ impl Plan {
         if !self.files.is_empty() {
             return Ok(self.files.clone());
         }
+        if !self.source.is_given() {
+            missing("plan", "there is no data set: give PATH, --records M or --files M,M,...");
+        }
         let source = self.source.found(Path::new(""), self.json)?;
         source.check_open(&self.open)?;
         let databases = match &source {
             Source::Databases(databases) => databases,
-            Source::Net(net) => bail!("{}: a net: give the data that it reads", shown::path(net)),
+            Source::Net(net) => {
+                let net = shown::path(net);
+                bail!("{net}: this is a net, and a plan is of data: give the data that the net reads")
+            }
         };
         let access = self.open.access();
         let lmdb = with(Lmdb::options().access(access), self.open.database.as_ref(), LmdbOptions::name);

@@ -416,9 +416,11 @@ fn what_cannot_be_is_refused_before_anything_is_measured() {
     let bench = Bench::new();
     let small = ["--synthetic", "small", "--records", "8"];
     let with = |more: &[&'static str]| [&small[..], more].concat();
-    assert!(bench.fail(&[], 2).contains("<PATH>"));
+    assert!(bench.fail(&[], 2).contains("give PATH, --synthetic KIND or --compare OLD NEW"));
     assert!(bench.fail(&["--synthetic", "large"], 2).contains("raw256, small, jpeg, bytes, tokens"));
-    assert!(bench.fail(&with(&["db"]), 2).contains("cannot be used with"));
+    for more in [&["db"][..], &["--lmdb", "db"], &["--database", "train"]] {
+        assert!(bench.fail(&with(more), 2).contains("cannot be used with"), "{more:?}");
+    }
     assert!(bench.fail(&["db", "--records", "8"], 2).contains("cannot be used with"));
     assert!(bench.fail(&with(&["--records", "0"]), 2).contains("--records"));
     assert!(bench.fail(&with(&["--rounds", "0"]), 2).contains("--rounds"));

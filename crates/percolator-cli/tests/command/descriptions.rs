@@ -46,6 +46,9 @@ fn each_shell_completes_each_subcommand() {
         for name in names.iter().map(|name| &**name).chain(["--etcd", "--synthetic"]) {
             assert!(script.contains(name.trim_start_matches('-')), "{shell} does not know {name}");
         }
+        for hidden in ["--lmdb", "-l lmdb", "--tfrecord", "-l tfrecord"] {
+            assert!(!script.contains(hidden), "{shell} offers {hidden}");
+        }
     }
     assert_eq!(percolator(&["completions", "dos"]).status.code(), Some(2));
 }

@@ -140,6 +140,37 @@ fn options_for_kinds_of_data_still_work_and_say_that_a_path_is_enough() {
         let output = feed(quiet);
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     }
+    for (args, due) in [
+        (&["--lmdb", "raw_lmdb", "--net", "none.prototxt"][..], "cannot be used with"),
+        (&["none.prototxt", "--lmdb", "raw_lmdb"], "a net cannot be combined with other data sets"),
+        (&["none", "--leveldb", "raw_leveldb_log"], "none: No such file or directory"),
+        (&["--lmdb", "raw_leveldb_log"], "not an LMDB: it is a LevelDB"),
+        (&["--lmdb", "raw_lmdb", "--level", "0"], "select a layer of a net, and no net is given"),
+        (&["--lmdb", "raw_lmdb", "--allow-log-gaps"], "--allow-log-gaps is for a LevelDB"),
+        (&["--leveldb", "raw_leveldb_log", "--database", "x"], "--database names a database of an LMDB"),
+        (&["--lmdb"], "a value is required for '--lmdb <PATH>'"),
+        (&["none.prototxt", "--color", "native"], "such as --crop, cannot be used with a net"),
+    ] {
+        let message = refuse(args, 2);
+        assert!(message.contains(due), "{args:?}: {message}");
+    }
+}
+
+#[test]
+fn what_is_below_the_root_goes_before_a_net_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    common::write_images(&folder.path().join("r/x"), 3, 1, 2, 2);
+    fs::write(folder.path().join("x"), "name: \"a net\"\n").unwrap();
+    let run = |path: &str| {
+        let mut command = command("feed");
+        command.args(["--root", "r", "--batches", "1", path]).current_dir(folder.path());
+        let output = command.output().unwrap();
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
+    };
+    let [printed, message] = run("x");
+    assert!(printed.contains("3 records"), "{printed}{message}");
+    let [printed, message] = run("gone");
+    assert!(printed.is_empty() && message.contains("r/gone: No such file or directory"), "{message}");
 }
 
 #[test]

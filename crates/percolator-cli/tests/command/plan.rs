@@ -101,6 +101,8 @@ fn the_command_refuses_what_cannot_be() {
         ),
         ("--records 10 --global-batch-size 4 --replica 1", "there is no replica 1 in a job of 1"),
         ("--records 10", "give --global-batch-size or --per-replica-batch"),
+        ("--global-batch-size 4", "give PATH, --records M or --files M,M,...\n\nUsage: percolator plan"),
+        ("none.prototxt --global-batch-size 4", "this is a net, and a plan is of data: give the data that"),
         ("--records 10 --global-batch-size 4 --shuffle window:0", "window:RECORDS (1 or more)"),
         ("golden/none --global-batch-size 4", "golden/none: No such file or directory"),
         (
@@ -110,6 +112,23 @@ fn the_command_refuses_what_cannot_be() {
     ] {
         let (code, out, error) = plan_command(arguments);
         assert!(code != 0 && out.is_empty() && error.contains(due), "{arguments}: {code} {out} {error}");
+    }
+}
+
+/// As earlier versions took them: several paths after one option, in this order.
+#[test]
+fn an_option_for_a_kind_of_data_takes_several_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b] = [("a", 3), ("b", 5)].map(|(name, records)| {
+        common::write_images(&folder.path().join(name), records, 1, 2, 2);
+        folder.path().join(name).display().to_string()
+    });
+    let plan =
+        |data: &str| plan_command(&format!("{data} --per-replica-batch 8 --workers 2 --policy file --json"));
+    let due = plan("--files 3,5");
+    assert_eq!(due.0, 0, "{due:?}");
+    for data in [format!("--lmdb {a} {b}"), format!("--lmdb {a} --lmdb {b}"), format!("{a} {b}")] {
+        assert_eq!(plan(&data), due, "{data}");
     }
 }
 

@@ -68,9 +68,9 @@ fn each_reader_tells_a_git_lfs_pointer() {
     assert!(!net.exists());
 }
 
-/// A thing for one option, given with another.
+/// A thing where another one is wanted.
 #[test]
-fn the_option_for_what_is_there_is_named() {
+fn what_is_there_is_named() {
     let folder = tempdir().unwrap();
     let classes = folder.path().join("classes");
     fs::create_dir_all(classes.join("cat")).unwrap();

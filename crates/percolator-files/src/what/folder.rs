@@ -22,14 +22,8 @@ const NAMES_MAX: usize = 4096;
 const FOLDERS_MAX: usize = 16;
 
 pub(super) fn what(path: &Path) -> Option<Thing> {
-    let names = names(path)?;
-    if names.is_empty() {
-        return Thing::new(Kind::Other, "an empty folder", COPY);
-    }
-    // There may be more names than those that were read.
+    // A folder may have more names than are read, or let nobody list them.
     let has = |wanted: &str| path.join(wanted).symlink_metadata().is_ok();
-    let ends = |ending: &str| names.iter().any(|name| name.as_bytes().ends_with(ending.as_bytes()));
-    let begins = |start: &str| names.iter().any(|name| name.as_bytes().starts_with(start.as_bytes()));
     if has("data.mdb") {
         return Thing::new(Kind::Lmdb, "an LMDB", "");
     }
@@ -42,6 +36,12 @@ pub(super) fn what(path: &Path) -> Option<Thing> {
     if has("lock.mdb") {
         return Thing::new(Kind::Other, "an LMDB's folder without its data.mdb", COPY);
     }
+    let names = names(path)?;
+    if names.is_empty() {
+        return Thing::new(Kind::Other, "an empty folder", COPY);
+    }
+    let ends = |ending: &str| names.iter().any(|name| name.as_bytes().ends_with(ending.as_bytes()));
+    let begins = |start: &str| names.iter().any(|name| name.as_bytes().starts_with(start.as_bytes()));
     if begins("MANIFEST-") || ends(".ldb") {
         return Thing::new(Kind::Other, "a LevelDB's folder without its CURRENT", COPY);
     }

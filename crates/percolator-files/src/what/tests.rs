@@ -3,8 +3,8 @@
 #![allow(clippy::cast_possible_truncation, reason = "what is cut off is meant to be")]
 #![allow(clippy::too_many_lines, reason = "tables")]
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
 
@@ -138,6 +138,11 @@ fn folders_are_told_by_the_names_in_them() {
     fs::create_dir(&path).unwrap();
     fs::write(path.join("notes"), "x").unwrap();
     assert_eq!(Thing::at(&path), None);
+    // A folder that nobody may list.
+    let closed = folder.path().join("1");
+    fs::set_permissions(&closed, Permissions::from_mode(0o311)).unwrap();
+    assert_eq!(said(&closed).split(':').next(), Some("an LMDB"));
+    fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
     // A link that leads nowhere.
     let link = folder.path().join("link");
     symlink("nowhere", &link).unwrap();

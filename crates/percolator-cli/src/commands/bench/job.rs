@@ -16,6 +16,7 @@ use crate::args::input::InputArgs;
 use crate::args::pipeline::DtypeArg;
 use crate::args::with;
 use crate::commands::convert::BackendArg;
+use crate::commands::missing;
 use crate::terminal::progress::{counted, watched};
 
 /// A feed to measure, by its name.
@@ -30,13 +31,16 @@ impl Bench {
     /// The jobs, in the order of the arguments. Missing synthetic data are made, unless a signal ends that.
     pub(super) fn jobs(&self) -> anyhow::Result<Vec<NamedJob>> {
         if self.synthetic.is_empty() {
+            if !self.input.source.is_given() {
+                let ways = "give PATH, --synthetic KIND or --compare OLD NEW";
+                missing("bench", &format!("there is nothing to measure: {ways}"));
+            }
             let source = self.input.found(self.quiet || self.json)?;
             let described = self.input.describe(&source)?;
             let name = shown::path(&described.origin).to_string();
             let feed = self.input.with_batch_size(&source, described.feed);
             return Ok(vec![self.job(name, feed, DtypeArg::F32)?]);
         }
-        self.input.state.open.check_use(false, false)?;
         let job = |&kind| self.synthetic_job(kind, self.prepare(kind)?);
         self.synthetic.iter().map(job).collect()
     }

@@ -23,10 +23,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::Resettable;
+use clap::{Args, Id};
 
 use crate::args::durations::seconds;
 use crate::args::input::InputArgs;
+use crate::args::source::WHAT_TO_READ;
 use crate::commands::convert::BackendArg;
 use crate::terminal::out::{Out, json_line};
 use crate::terminal::progress::{counted, watched};
@@ -56,25 +58,24 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// as long as a round lasts. With --cold it starts when the pipeline is built, and ends with the first pass.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment,
-    mut_arg("paths", |arg| arg.required_unless_present_any(["synthetic", "compare"])))]
+    mut_arg("paths", |arg| arg.required_unless_present(Resettable::<Id>::Reset)))]
 pub(crate) struct Bench {
     #[command(flatten)]
     input: InputArgs,
     /// Synthetic data to make and keep, with their own transform; several are measured one after the other.
-    #[arg(long, value_enum, value_delimiter = ',',
-        conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord", "level", "stage", "layer", "top",
-        "root", "allow_log_gaps", "fields", "image"])]
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with_all = WHAT_TO_READ,
+        conflicts_with_all = ["level", "stage", "layer", "top", "root", "allow_log_gaps", "database",
+        "fields", "image"])]
     synthetic: Vec<Kind>,
     /// The database format of synthetic data [default: lmdb].
-    #[arg(long = "as", value_enum, value_name = "FORMAT",
-        conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord"])]
+    #[arg(long = "as", value_enum, value_name = "FORMAT", conflicts_with_all = WHAT_TO_READ)]
     format: Option<BackendArg>,
     /// Make this many records [default: depends on the kind].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=RECORDS_MAX),
-        conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord"])]
+        conflicts_with_all = WHAT_TO_READ)]
     records: Option<u32>,
     /// Where synthetic data are kept [default: percolator, in the user's cache folder].
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["paths", "net", "lmdb", "leveldb", "tfrecord"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = WHAT_TO_READ)]
     cache: Option<PathBuf>,
     /// How long a round measures the pipeline, in seconds, or with a unit (500ms); it warms up for at most as
     /// long before.
