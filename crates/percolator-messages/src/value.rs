@@ -21,8 +21,13 @@ pub enum Value {
     Other(&'static str),
 }
 
-/// The images that are decoded, by their [`ImageFormat`].
-const IMAGES: [&str; 2] = ["a bare JPEG file", "a bare PNG file"];
+/// A file of a format that is decoded.
+const fn bare(format: ImageFormat) -> &'static str {
+    match format {
+        ImageFormat::Jpeg => "a bare JPEG file",
+        ImageFormat::Png => "a bare PNG file",
+    }
+}
 
 impl Value {
     /// What a value is; `None` if that is not certain. A Datum and an Example begin with fields of other
@@ -49,7 +54,7 @@ impl Value {
     /// Whether it is an image's file that is decoded.
     #[must_use]
     pub fn is_image(self) -> bool {
-        matches!(self, Value::Other(what) if IMAGES.contains(&what))
+        matches!(self, Value::Other(what) if [ImageFormat::Jpeg, ImageFormat::Png].map(bare).contains(&what))
     }
 
     /// How it is read, in the caller's terms.
@@ -91,7 +96,7 @@ impl fmt::Display for Value {
 fn other(value: &[u8]) -> Option<&'static str> {
     let begins = |magic: &[u8]| value.starts_with(magic);
     if let Some(format) = ImageFormat::of(value) {
-        return Some(IMAGES[format as usize]);
+        return Some(bare(format));
     }
     if let Some(picture) = picture(value, value.len() as u64) {
         return Some(picture);
@@ -240,6 +245,16 @@ mod tests {
         }
         for unknown in [&b"\x92\x01"[..], b"", b"\x01\x02\x03", b"\x92\x01\xa2abc", &[0x80, 0x04, 1, 1]] {
             assert_eq!(Value::of(unknown), None, "{unknown:?}");
+        }
+    }
+
+    #[test]
+    fn the_decoder_takes_a_format_for_the_same() {
+        for (format, name) in [(ImageFormat::Jpeg, "JPEG"), (ImageFormat::Png, "PNG")] {
+            let file = [format.signature(), &[0; 64]].concat();
+            let error = percolator_image::shape(&file, &percolator_image::Decode::default()).unwrap_err();
+            assert!(error.to_string().contains(&format!("the {name} file")), "{error}");
+            assert_eq!(Value::of(&file), Some(Value::Other(bare(format))));
         }
     }
 

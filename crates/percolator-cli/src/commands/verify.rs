@@ -16,8 +16,7 @@ use serde_json::json;
 use crate::args::ContentArg;
 use crate::args::data_set::DataArgs;
 use crate::run::exit;
-use crate::terminal::out::Out;
-use crate::terminal::out::stdout;
+use crate::terminal::out::{Out, json_line, stdout};
 use crate::terminal::progress::Lines;
 
 #[derive(Debug, Args)]
@@ -99,15 +98,17 @@ impl Verify {
                 true => writeln!(
                     out,
                     "{}",
-                    json!({
-                        "schema": "percolator.verify.quarantined/1",
-                        "quarantined": number,
-                        "source": source.to_string_lossy(),
-                        "key": inspect::key_text(&key.0),
-                        "epoch": epoch,
-                        "reason": reason,
-                        "since": since.to_string(),
-                    })
+                    json_line(
+                        "percolator.verify.quarantined/1",
+                        &json!({
+                            "quarantined": number,
+                            "source": source.to_string_lossy(),
+                            "key": inspect::key_text(&key.0),
+                            "epoch": epoch,
+                            "reason": reason,
+                            "since": since.to_string(),
+                        })
+                    )?
                 )?,
                 false => {
                     let source = shown::path(source).to_string();
@@ -201,7 +202,7 @@ fn said_once<'a>(source: &str, reason: &'a str, since: &Since) -> (&'a str, Stri
 /// A fault as a line of JSON.
 fn fault_json(fault: &Fault) -> String {
     let key = |key: &percolator::record::Key| inspect::key_text(&key.0);
-    let mut line = match fault {
+    let line = match fault {
         Fault::Record { .. } => json!({
             "fault": "damaged",
             "record": fault.number(),
@@ -219,6 +220,5 @@ fn fault_json(fault: &Fault) -> String {
         }),
         _ => json!({ "fault": "other", "record": fault.number(), "reason": fault.reason() }),
     };
-    line["schema"] = "percolator.verify.fault/1".into();
-    line.to_string()
+    json_line("percolator.verify.fault/1", &line).expect("a value is JSON")
 }

@@ -20,7 +20,7 @@ const FEATURES: &str = if cfg!(feature = "cuda") {
 pub(crate) fn long() -> String {
     let cuda = devices::driver().unwrap_or_else(|reason| reason);
     let lines = [
-        ("commit:", COMMIT),
+        ("commit:", COMMIT.filter(|commit| !commit.is_empty())),
         ("features:", Some(FEATURES)),
         ("CUDA:", Some(&*cuda)),
         ("kernels:", Some(kernels())),

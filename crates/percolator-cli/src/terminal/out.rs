@@ -6,7 +6,7 @@ use percolator_files::shown;
 use serde::Serialize;
 
 /// An object as programs read it: on one line, with what tells them what its keys mean. A schema's version
-/// is another if a key has gone or means something else.
+/// is another if a key has gone or means something else (docs/guide/command-line.md).
 #[derive(Debug, Serialize)]
 struct JsonLine<'a, T> {
     schema: &'a str,

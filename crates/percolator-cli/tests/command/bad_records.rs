@@ -49,6 +49,8 @@ fn a_run_goes_on_and_says_what_it_went_on_without() {
         let line = text.lines().find(|line| line.contains("bad in epoch 0") && line.contains(key));
         assert!(line.is_some_and(|line| line.ends_with("the data set has the same bytes")), "{text}");
     }
+    let (_, text) = command(&["verify", "lmdb", "--quarantine", "bad.tfrecord", "--quiet", "--json"], folder);
+    assert!(text.contains("{\"schema\":\"percolator.verify.quarantined/1\","), "{text}");
     std::fs::remove_dir_all(folder.join("lmdb")).unwrap();
     write_lmdb(&folder.join("lmdb"), &[]);
     let (code, text) = verify();

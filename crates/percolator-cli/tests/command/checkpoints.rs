@@ -89,7 +89,10 @@ impl Place {
     /// The lines of JSON that a command prints.
     fn json(&self, arguments: &str) -> Vec<Value> {
         let printed = self.pass(&format!("{arguments} --json"));
-        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let found: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let schema = format!("percolator.checkpoints.{}/1", arguments.split(' ').next().unwrap());
+        assert!(found.iter().all(|line| line["schema"] == *schema), "{printed}");
+        found
     }
 }
 
@@ -136,7 +139,6 @@ fn each_id_is_listed_with_its_checkpoints() {
 
     let found = place.json("list");
     assert_eq!(found.len(), 2);
-    assert_eq!(found[1]["schema"], "percolator.checkpoints.list/1");
     let of_one = &found[0];
     assert_eq!((&of_one["id"], &of_one["held"]["pid"]), (&json!("one"), &json!(pid)));
     assert_eq!(of_one["newest"]["uuid"], json!(second.uuid.to_string()));
@@ -180,6 +182,7 @@ fn checkpoints_are_verified() {
     fs::remove_file(place.file("one", &second)).unwrap();
     let (code, printed, _) = place.run("verify one --json");
     let found: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(found["schema"], "percolator.checkpoints.verify/1");
     assert_eq!((code, &found["is_whole"]), (1, &json!(false)));
     assert!(found["checkpoints"][0]["fault"].as_str().unwrap().contains("there is no file"), "{found}");
 }

@@ -57,6 +57,7 @@ fn two_results_are_compared_job_by_job() {
     let lines = said(&compare(folder.path(), &["old.json", "new.json", "--json"]), 1);
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |name: &str| lines.iter().map(|line| line["records_per_s"][name].clone()).collect::<Vec<_>>();
+    assert!(lines.iter().all(|line| line["schema"] == "percolator.bench.compare/1"), "{lines:?}");
     assert_eq!(of("verdict"), ["better", "worse"]);
     assert_eq!(of("old"), [1000.0, 1000.0]);
     assert_eq!(of("new"), [1500.0, 800.0]);

@@ -58,7 +58,12 @@ pub(crate) fn fail(folder: &Path, arguments: &str) -> (String, String) {
 }
 
 fn json(folder: &Path, arguments: &str) -> Value {
-    serde_json::from_str(&pass(folder, &format!("{arguments} --json"))).unwrap()
+    let printed = pass(folder, &format!("{arguments} --json"));
+    let found: Value = serde_json::from_str(&printed).unwrap();
+    let schema = format!("percolator.model.{}", arguments.split(' ').next().unwrap());
+    assert!(found["schema"].as_str().unwrap().starts_with(&schema), "{printed}");
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    found
 }
 
 /// The tensors that `model list` lists.
@@ -473,6 +478,8 @@ fn the_latest_checkpoint_is_all_that_is_printed() {
     let folder = tempdir().unwrap();
     let latest = pass(folder.path(), "latest @object");
     assert_eq!(latest, format!("{}\n", data("object/ckpt-3").display()));
+    assert_eq!(json(folder.path(), "latest @object")["prefix"], latest.trim_end());
+    assert_eq!(json(folder.path(), "copy @object copied")["prefix"], "copied");
     let (printed, error) = find(folder.path(), "latest .");
     assert_eq!(printed, "");
     assert!(error.contains("there is no checkpoint"), "{error}");

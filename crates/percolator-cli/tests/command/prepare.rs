@@ -72,6 +72,7 @@ fn what_was_written_is_said_as_json_as_well() {
     let output = command(folder.path(), &arguments).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["schema"], "percolator.prepare.xlnet/1");
     let pass = &said["passes"][0];
     assert_eq!(pass["records"], case["count"]);
     let records = Path::new(pass["records_path"].as_str().unwrap());

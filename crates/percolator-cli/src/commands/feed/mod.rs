@@ -131,8 +131,8 @@ impl Feed {
     }
 
     fn run_watched(&self, observers: Observers<'_>) -> anyhow::Result<ExitCode> {
-        // Files that appear at their paths while the feed is built belong to others.
         let source = self.input.found(self.json)?;
+        // Files that appear at their paths while the feed is built belong to others.
         let outputs = self.check_places(&source)?;
         // Before the snapshot is read: a run that holds the receipt will write a later one.
         let before = self.hold_receipt()?;
