@@ -366,7 +366,7 @@ fn what_is_no_job_is_refused_before_anything_starts() {
         FeedError::Config(ConfigError::NoSteps { records: 10, step_records: 12 })
     );
     let said = refusal(feed(images(10), 2).share(Ranks { first: 1, of: 4 }).epochs(1)).to_string();
-    assert!(said.contains("leave them out, or use share(JobWorker {"), "{said}");
+    assert!(said.contains("leave the ranks out, or use share(JobWorker {"), "{said}");
     assert_eq!(
         refusal(feed(images(10), 2).share(Ranks { first: 1, of: 4 }).epochs(1)),
         FeedError::Config(ConfigError::RanksInPlan { first: 1, of: 4 })

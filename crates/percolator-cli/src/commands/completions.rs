@@ -25,10 +25,10 @@ impl Completions {
 
 /// A command without the arguments that its help hides, which clap_complete would offer.
 fn visible(command: &Command) -> Command {
+    // What excludes or requires what may name a hidden one.
     let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set()).map(|argument| {
-        let others = command.get_arg_conflicts_with(argument).into_iter();
-        let others = others.filter(|other| !other.is_hide_set()).map(|other| other.get_id().clone());
-        argument.clone().conflicts_with(Resettable::<Id>::Reset).conflicts_with_all(others)
+        let argument = argument.clone().conflicts_with(Resettable::<Id>::Reset);
+        argument.requires(Resettable::<Id>::Reset).required_unless_present(Resettable::<Id>::Reset)
     });
     let name: &'static str = command.get_name().to_owned().leak();
     Command::new(name)
