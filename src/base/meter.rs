@@ -80,9 +80,14 @@ impl WaitMeter {
         self.lock().waits > 0
     }
 
-    /// Starts a wait that never ends, for a thread with nothing more to do.
-    pub(crate) fn rest(&self) {
-        std::mem::forget(self.begin());
+    /// Starts a wait for a thread with nothing more to do. It never ends, unless it is [ended](Self::end_rest).
+    pub(crate) fn rest(&self) -> Rest {
+        Rest(self.note_begin())
+    }
+
+    /// Ends a rest of this meter.
+    pub(crate) fn end_rest(&self, rest: Rest) {
+        drop(Wait { meter: self, start: rest.0 });
     }
 
     /// Adds a finished wait of a given length.
@@ -118,6 +123,10 @@ impl WaitMeter {
         self.ongoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// A wait that ends by request, not with a guard.
+#[derive(Debug)]
+pub(crate) struct Rest(Duration);
 
 /// A wait in progress.
 #[derive(Debug)]
@@ -170,8 +179,10 @@ mod tests {
         assert_eq!(later.time - sooner.time, Duration::from_secs(2));
         drop(wait);
         assert!(meter.read(start + Duration::from_secs(9)).time < Duration::from_secs(1));
-        meter.rest();
+        let rest = meter.rest();
         assert!(meter.read(start + Duration::from_secs(9)).time > Duration::from_secs(8));
+        meter.end_rest(rest);
+        assert!(meter.read(start + Duration::from_secs(9)).time < Duration::from_secs(1));
     }
 
     #[test]

@@ -20,8 +20,9 @@ impl Feed {
     /// the first: a feed of one epoch, or of a [single pass](crate::Epochs::OnePass), delivers the same
     /// batches at each call, as validation needs.
     ///
-    /// Starting again is a [seek](Self::seek): it takes new threads and buffers, and statistics and receipts
-    /// start over. Only what comes next shows whether a single pass in round-robin order is over: if one was
+    /// It starts again with the threads and the buffers that there are, and a new receipt; statistics go on. A
+    /// feed that [resumed](crate::FeedBuilder::resume) in the middle [seeks](Self::seek) once, which takes new
+    /// ones. Only what comes next shows whether a single pass in round-robin order is over: if one was
     /// begun, the call waits for the next batch, or for the end.
     ///
     /// If the iterator is dropped early, the next call continues with the rest of its epoch. An epoch may
@@ -79,7 +80,10 @@ impl Feed {
                 passes.is_some() && (lane.ended || next.step > 0 && lane.is_at_end())
             }
         };
-        if is_over {
+        if is_over && lane.can_repeat {
+            lane.begin_again()?;
+            self.empty_epoch = None;
+        } else if is_over {
             self.seek((0, 0))?;
         } else if empty_epoch.is_some() {
             self.empty_epoch = empty_epoch;

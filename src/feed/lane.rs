@@ -11,6 +11,7 @@ use super::empty::EmptyBatches;
 use super::error::FeedError;
 use super::progress::{self, LaneProgress};
 use crate::base::first_error::FirstError;
+use crate::base::meter::Rest;
 #[cfg(feature = "stream")]
 use crate::base::meter::{Wait, WaitMeter};
 use crate::base::return_queue::ReturnQueue;
@@ -20,7 +21,7 @@ use crate::base::sync::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use crate::base::trace;
 use crate::prefetch::consumer_task::ConsumerTask;
 use crate::prefetch::frontier::Frontier;
-use crate::prefetch::{Delivered, LaneMeters, Returned};
+use crate::prefetch::{LaneMeters, Message, Returned};
 use crate::reader::ReaderWatch;
 use crate::reader::thread::Activity;
 use crate::receipt::Receipt;
@@ -63,7 +64,7 @@ pub struct Lane {
     pub(super) number: usize,
     pub(super) device: String,
     pub(super) empties: EmptyBatches,
-    pub(super) full: Receiver<Result<Delivered, FeedError>>,
+    pub(super) full: Receiver<Message>,
     pub(super) returns: ReturnQueue<Returned>,
     pub(super) meters: Arc<LaneMeters>,
     /// The task that the prefetcher wakes.
@@ -88,6 +89,10 @@ pub struct Lane {
     /// Which lane holds the others up.
     pub(super) frontier: Arc<Frontier>,
     pub(super) ended: bool,
+    /// The consumer's rest since then.
+    pub(super) rest: Option<Rest>,
+    /// Whether its records [can be dealt again](crate::reader::thread::Terms::can_repeat).
+    pub(super) can_repeat: bool,
     /// Tells the workers that the lane's queued records are no longer wanted.
     pub(super) is_left: Arc<AtomicBool>,
     /// `Some` until the drop, except in a lane that has nothing to deliver from the start.
@@ -96,9 +101,6 @@ pub struct Lane {
     /// them, has ended.
     pub(super) _workers: Option<Arc<Workers>>,
 }
-
-/// What a prefetcher sends; `None` when it sends no more.
-pub(super) type Message = Option<Result<Delivered, FeedError>>;
 
 /// A lane's prefetcher.
 pub(super) struct PrefetchThread {
@@ -299,9 +301,31 @@ impl Lane {
     pub(super) fn end(&mut self) {
         if !self.ended {
             self.ended = true;
-            self.meters.for_batch.rest();
+            self.rest = Some(self.meters.for_batch.rest());
             self.clock.lane_ended();
         }
+    }
+
+    /// Begins again after the last batch, with the same threads and the same ring: for a lane that
+    /// [can](Self::can_repeat).
+    ///
+    /// # Errors
+    ///
+    /// What ended the feed after the last batch.
+    pub(super) fn begin_again(&mut self) -> Result<(), FeedError> {
+        if !self.ended {
+            // The end, which the last batch of an epoch does not wait for.
+            let message = self.receive_counted();
+            self.accept(message).transpose()?;
+        }
+        self.progress.begin_again();
+        self.ended = false;
+        if let Some(rest) = self.rest.take() {
+            self.meters.for_batch.end_rest(rest);
+        }
+        self.clock.lane_begins_again();
+        self.watch.deal_again();
+        Ok(())
     }
 
     /// Ends the prefetching. The returned thread, if any, may have to wait for the device, and ends by
@@ -322,8 +346,8 @@ impl Lane {
         tracing::event!(name: "left", target: trace::TARGET, tracing::Level::TRACE, feed, lane);
         self.meters.ready.store(0, Ordering::Relaxed);
         // Batches that were never taken return as well: the device may be using them.
-        let arrived = self.arrived.take().flatten();
-        for delivered in arrived.into_iter().chain(self.full.try_iter()).filter_map(Result::ok) {
+        let arrived = self.arrived.take();
+        for delivered in arrived.into_iter().chain(self.full.try_iter()).flatten().filter_map(Result::ok) {
             let _ = self.returns.send(Returned { slot: delivered.into_slot(), released: Ok(()) });
         }
         if keeps_batches {
@@ -342,7 +366,7 @@ impl Lane {
     /// The next message, if it is there.
     pub(super) fn try_receive(&mut self) -> Option<Message> {
         let message = self.arrived.take().or_else(|| match self.full.try_recv() {
-            Ok(message) => Some(Some(message)),
+            Ok(message) => Some(message),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(None),
         })?;
@@ -376,7 +400,7 @@ impl Lane {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             match self.full.recv_timeout(wait.left().min(left.unwrap_or(Duration::MAX))) {
-                Ok(message) => self.arrived = Some(Some(message)),
+                Ok(message) => self.arrived = Some(message),
                 Err(RecvTimeoutError::Disconnected) => self.arrived = Some(None),
                 Err(RecvTimeoutError::Timeout) => {}
             }

@@ -24,8 +24,8 @@ use crate::device::{Device, DeviceError};
 use crate::order::OrderError;
 use crate::prefetch::frontier::{Frontier, LaneFrontier};
 use crate::prefetch::{
-    ConsumerQueues, Depth, FeedLinks, LaneBatches, LaneMeters, Prefetcher, RingKeeper, State, Tolerance,
-    lane_queues,
+    ConsumerQueues, Depth, FeedLinks, LaneBatches, LaneMeters, Prefetcher, RingKeeper, Start, State,
+    Tolerance, lane_queues,
 };
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Terms};
@@ -298,7 +298,12 @@ impl ResolvedFeed {
             },
             queues,
             state: State::with_capacity(prefetch_max, progress.next().1),
+            start: None,
         };
+        if self.can_repeat() {
+            let (next, draws) = (progress.next().1, prefetcher.draws.clone());
+            prefetcher.start = Some(Start { next, draws });
+        }
         prefetcher.add_slots(prefetch)?;
         Ok(Lane {
             number,
@@ -321,6 +326,8 @@ impl ResolvedFeed {
             first_error: shared.first_error.clone(),
             frontier: together,
             ended: false,
+            rest: None,
+            can_repeat: self.can_repeat(),
             is_left,
             thread: Some(spawn(prefetcher, stop)?),
             _workers: Some(shared.workers.clone()),

@@ -173,6 +173,12 @@ impl Clock {
             *ended = Some(Instant::now());
         }
     }
+
+    /// Called for a lane that had ended.
+    fn lane_begins_again(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        *self.ended.lock() = None;
+    }
 }
 
 /// The counters that statistics are read from.

@@ -133,6 +133,13 @@ impl LaneProgress {
         bad.add(batch.records(), batch.bad_records(), mixed, |_, _| {});
     }
 
+    /// Begins again with the first step of the run, and a new receipt.
+    pub(super) fn begin_again(&self) {
+        let taken = &mut *self.taken.lock();
+        let ledger = taken.ledger.is_some().then(|| Ledger::of(self.replica));
+        *taken = Taken { next: StepId::default(), ledger, bad: BadCount::default() };
+    }
+
     pub(super) fn next(&self) -> (usize, StepId) {
         (self.replica, self.taken.lock().next)
     }

@@ -265,7 +265,20 @@ impl ResolvedFeed {
     /// What the lanes agree on with their reader.
     pub(super) fn terms(&self) -> Terms {
         let terms = self.builder.terms(self.batch_size, self.schedule_slice.as_ref(), &self.sizing);
-        Terms { value_bytes: Some(self.first.value_bytes), ..terms }
+        Terms { value_bytes: Some(self.first.value_bytes), can_repeat: self.can_repeat(), ..terms }
+    }
+
+    /// Whether the run can begin again, in place, as [`Feed::epoch`] does it: if it has one lane, begins with
+    /// the first step, ends, and is the same each time.
+    pub(super) fn can_repeat(&self) -> bool {
+        let (is_whole, has_end) = match &self.schedule_slice {
+            None => (true, self.builder.spec.schedule.passes().is_some()),
+            Some(slice) => {
+                let is_whole = slice.start() == StepId::default() && !slice.plan.is_resumed();
+                (is_whole && slice.blocks.is_none(), slice.end.is_some())
+            }
+        };
+        self.devices.len() == 1 && is_whole && has_end && self.source.passes() == Passes::Alike
     }
 
     /// Allocates the memory and starts the threads.
@@ -294,6 +307,7 @@ impl FeedBuilder {
             is_for_workers: true,
             feed: 0,
             value_bytes: None,
+            can_repeat: false,
         }
     }
 

@@ -3,9 +3,17 @@
 
 use super::frontier::Clearance;
 use super::{ConsumerGone, Prefetcher};
+use crate::bad::BadCount;
 use crate::feed::FeedError;
 use crate::record::StepId;
+use crate::transform::Draws;
 use percolator_files::shown;
+
+/// Where a lane begins.
+pub(crate) struct Start {
+    pub(crate) next: StepId,
+    pub(crate) draws: Draws,
+}
 
 /// Why a lane begins no more batches, and what comes after those that it has begun.
 pub(super) enum Ending {
@@ -90,15 +98,32 @@ impl Prefetcher {
         }
         match self.reader.error() {
             Some(error) => self.fail(error.into()),
-            None if self.state.early.is_empty() => {
-                self.close_batch(None);
-                self.state.ending = Some(Ending::Source);
-            }
-            None => {
-                self.begin_and_close(None);
-                self.state.ending.get_or_insert(Ending::Source);
-            }
+            None => self.records_ended(),
         }
+    }
+
+    /// Completes the last batch.
+    pub(super) fn records_ended(&mut self) {
+        if self.state.early.is_empty() {
+            self.close_batch(None);
+        } else {
+            self.begin_and_close(None);
+        }
+        self.state.ending.get_or_insert(Ending::Source);
+    }
+
+    /// Makes the lane what it was before its first record, if its records can be dealt again. The ring stays.
+    pub(super) fn return_to_start(&mut self) -> bool {
+        let Some(Start { next, draws }) = self.start.as_ref().filter(|_| !self.state.runs_over) else {
+            return false;
+        };
+        self.draws = draws.clone();
+        self.state.next = *next;
+        self.feed.frontier.advance(*next);
+        self.state.ending = None;
+        self.batches.layout = self.batches.first_layout.clone();
+        self.tolerance.count = BadCount::default();
+        true
     }
 
     /// Ends the lane with an error at the batch that comes next, once what is in flight is complete.

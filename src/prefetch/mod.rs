@@ -46,8 +46,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use self::depth::Depth;
+pub(crate) use self::ending::Start;
 pub(crate) use self::meters::LaneMeters;
-pub(crate) use self::queues::{ConsumerQueues, Queues, lane_queues};
+pub(crate) use self::queues::{ConsumerQueues, Message, Queues, lane_queues};
 use self::slot::grow;
 pub(crate) use self::slot::{Delivered, Returned, Slot, SlotHeader, Unsubmitted, give_back, submit};
 pub(crate) use self::tolerance::Tolerance;
@@ -103,6 +104,8 @@ pub(crate) struct Prefetcher {
     pub(crate) feed: FeedLinks,
     pub(crate) queues: Queues,
     pub(crate) state: State,
+    /// If the lane's records can be dealt again: where they begin.
+    pub(crate) start: Option<Start>,
 }
 
 /// What the batches of a lane are like.
@@ -262,7 +265,7 @@ impl Prefetcher {
             let error = FeedError::Panicked { name, message: panic_message(&*panic) };
             first_error.set(error.clone());
             // If there is no room for it, an error is already there, after the ring's batches.
-            let _ = full.try_send(Err(error));
+            let _ = full.try_send(Some(Err(error)));
         }
         // The other lanes no longer wait for this one.
         drop(frontier);
@@ -295,17 +298,21 @@ impl Prefetcher {
         self.submit_complete();
         self.reuse();
         if let Some(outcome) = self.hand_over()? {
-            if let Err(error) = outcome {
-                self.queues.full.send(Err(error)).map_err(|_| ConsumerGone)?;
-                self.queues.consumer.wake();
+            let goes_on = outcome.is_ok() && self.return_to_start();
+            if goes_on || outcome.is_err() {
+                self.hand(outcome.err().map(Err))?;
             }
-            return Ok(false);
+            if !goes_on {
+                return Ok(false);
+            }
         }
         match self.wait() {
             Wake::Run(slot) => {
                 let run = self.reader.end().lease(slot);
                 if self.state.ending.is_some() {
                     // For nobody.
+                } else if run.is_end() {
+                    self.records_ended();
                 } else if self.state.idle.is_none() && self.state.open.is_none() {
                     self.state.run = Some(run);
                 } else {
@@ -552,9 +559,14 @@ impl Prefetcher {
         self.meters.filling.fetch_sub(1, Ordering::Relaxed);
         self.meters.ready.fetch_add(1, Ordering::Relaxed);
         trace::moment!("ready", self.meters.feed, self.reader.number(), delivered.header.batch);
-        self.queues.full.send(Ok(delivered)).map_err(|_| ConsumerGone)?;
-        self.queues.consumer.wake();
+        self.hand(Some(Ok(delivered)))?;
         self.depth.look(Instant::now(), &self.meters);
+        Ok(())
+    }
+
+    fn hand(&self, message: Message) -> Result<(), ConsumerGone> {
+        self.queues.full.send(message).map_err(|_| ConsumerGone)?;
+        self.queues.consumer.wake();
         Ok(())
     }
 }

@@ -9,13 +9,17 @@ use crate::base::sync::{Receiver, Sender, bounded};
 use crate::feed::FeedError;
 use crate::workers::Task;
 
+/// What a prefetcher hands over: a batch, or the error that ends the lane. `None` is the end of its records,
+/// and what a consumer makes of a closed queue.
+pub(crate) type Message = Option<Result<Delivered, FeedError>>;
+
 /// The prefetcher's ends.
 pub(crate) struct Queues {
     pub(super) tasks: Sender<Task>,
     /// Receives a message whenever a batch is complete; `done_sender` is for new slots.
     pub(super) done: Receiver<()>,
     pub(super) done_sender: Sender<()>,
-    pub(super) full: Sender<Result<Delivered, FeedError>>,
+    pub(super) full: Sender<Message>,
     /// Woken after each send to `full`, and after the last.
     pub(super) consumer: Arc<ConsumerTask>,
     /// Slots whose batch the consumer has dropped.
@@ -28,7 +32,7 @@ pub(crate) struct Queues {
 
 /// The consumer's ends.
 pub(crate) struct ConsumerQueues {
-    pub(crate) full: Receiver<Result<Delivered, FeedError>>,
+    pub(crate) full: Receiver<Message>,
     pub(crate) consumer: Arc<ConsumerTask>,
     pub(crate) free: Sender<Returned>,
     /// Dropped to stop the prefetcher.
@@ -40,8 +44,8 @@ pub(crate) struct ConsumerQueues {
 /// no send waits.
 pub(crate) fn lane_queues(batches: usize, tasks: Sender<Task>) -> (Queues, ConsumerQueues) {
     let (free_sender, free) = bounded(batches);
-    // One message more than there are batches: the error.
-    let (full, full_receiver) = bounded(batches + 1);
+    // Two messages more than there are batches: the end, and an error that comes after it.
+    let (full, full_receiver) = bounded(batches + 2);
     // Room for a message that never comes: a wait on a queue without room allocates.
     let (stop_sender, stop) = bounded(1);
     let (done_sender, done) = bounded(batches);

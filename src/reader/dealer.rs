@@ -66,6 +66,8 @@ pub(super) struct Dealer<'a> {
     share: Share,
     /// The rank whose turn it is.
     rank: usize,
+    /// The commit that was dealt, if one was: all repetitions are of one.
+    commit: Option<u64>,
     /// The work since a run was handed over, for traces. While dealing, it is `Some` except between two runs.
     span: Option<EnteredSpan>,
 }
@@ -85,7 +87,7 @@ impl<'a> Dealer<'a> {
         };
         let consumers = ends.into_iter().map(consumer).collect();
         let share = shared.terms.share();
-        Dealer { shared, consumers, share, rank: 0, span: None }
+        Dealer { shared, consumers, share, rank: 0, commit: None, span: None }
     }
 
     /// Reads the source until everything requested has been dealt, or all consumers have left.
@@ -100,10 +102,14 @@ impl<'a> Dealer<'a> {
         let shared = self.shared;
         shared.set_activity(Activity::Reading);
         self.span = Some(deal_span());
-        let cursor = match shared.terms.is_for_workers {
+        let mut cursor = match shared.terms.is_for_workers {
             true => source.deferring_cursor(VerifiesLater::promised(helpers))?,
             false => source.cursor()?,
         };
+        let commit = cursor.commit();
+        if self.commit.replace(commit).is_some_and(|before| before != commit) {
+            return Err(SourceError::Committed { path: source.path().to_owned() }.into());
+        }
         match &shared.terms.schedule_slice {
             Some(schedule_slice) => self.deal_steps(schedule_slice, source, cursor),
             None => self.deal_round_robin(source, cursor),
@@ -290,6 +296,23 @@ impl<'a> Dealer<'a> {
             );
         }
         Ok(())
+    }
+
+    /// Hands over everything that was dealt, and then the end: an empty run that ends no step. The next record
+    /// is dealt as the first one was. Returns whether a consumer is left.
+    pub(super) fn end_all(&mut self) -> bool {
+        self.flush();
+        self.rank = 0;
+        let mut is_anybody_left = false;
+        for turn in 0..self.consumers.len() {
+            let consumer = &mut self.consumers[turn];
+            consumer.round_robin = RoundRobin::default();
+            let has_slot = consumer.slot.is_some() || consumer.take_slot(self.shared, turn).is_ok();
+            is_anybody_left |= has_slot && self.give(turn, false).is_ok();
+        }
+        // Nothing is dealt while the thread waits.
+        self.span = None;
+        is_anybody_left && !self.is_stopping()
     }
 
     /// Hands over partly filled runs.

@@ -230,6 +230,7 @@ impl DataReader {
                 is_for_workers: false,
                 feed: 0,
                 value_bytes: None,
+                can_repeat: false,
             },
             gate_timeout: Duration::from_secs(30),
             helpers: None,
@@ -432,6 +433,11 @@ impl ReaderWatch {
 
     pub(crate) fn levels(&self, consumer: usize) -> Levels {
         self.0.levels(consumer)
+    }
+
+    /// Deals everything once more, from the start: for a reader that [can](Terms::can_repeat), after its end.
+    pub(crate) fn deal_again(&self) {
+        self.0.deal_again();
     }
 
     pub(crate) fn set_paused(&self, is_paused: bool) {

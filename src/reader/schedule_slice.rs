@@ -27,7 +27,7 @@ pub(crate) struct ScheduleSlice {
 
 impl ScheduleSlice {
     /// The first step of all.
-    pub(super) fn start(&self) -> StepId {
+    pub(crate) fn start(&self) -> StepId {
         self.starts.iter().copied().min().unwrap_or_default()
     }
 

@@ -56,6 +56,9 @@ pub(crate) struct Terms {
     pub(crate) feed: u64,
     /// The length of a typical value, if the consumers know one; otherwise the first record's counts.
     pub(crate) value_bytes: Option<usize>,
+    /// Whether what is dealt can be dealt [again](Shared::deal_again), from the start: the thread then waits
+    /// after the last record, instead of ending.
+    pub(crate) can_repeat: bool,
 }
 
 /// The ranks that a reader deals to, out of the ranks of a whole job: consumer `i` is rank `first + i`.
@@ -198,6 +201,8 @@ struct Gate {
     arrived: Vec<ReaderEnd>,
     /// Wake the thread, and through it the consumers, when the reader is cancelled.
     slot_returns: Vec<Arc<SlotReturn>>,
+    /// Whether everything is to be dealt again.
+    deals_again: bool,
 }
 
 impl ReaderThread {
@@ -348,6 +353,24 @@ impl Shared {
         self.set_activity(Activity::Reading);
     }
 
+    /// Deals everything once more, now that its end has come.
+    pub(super) fn deal_again(&self) {
+        self.gate.lock().deals_again = true;
+        self.gate_changed.notify_all();
+    }
+
+    /// Waits until everything is to be dealt again, or the reader must stop; returns whether it is dealt again.
+    fn wait_to_deal_again(&self) -> bool {
+        self.set_activity(Activity::Over);
+        self.meters.free_slot.time(|| {
+            let mut gate = self.gate.lock();
+            while !gate.deals_again && !self.is_stopping() {
+                self.gate_changed.wait(&mut gate);
+            }
+            std::mem::take(&mut gate.deals_again) && !self.is_stopping()
+        })
+    }
+
     /// The levels of a consumer's queues.
     pub(super) fn levels(&self, consumer: usize) -> Levels {
         let slot_return = self.gate.lock().slot_returns.get(consumer).cloned();
@@ -388,7 +411,12 @@ impl Shared {
             let _entered = span.enter();
             let outcome = self.caught(|| {
                 let ends = self.wait_at_the_gate(gate_timeout)?;
-                dealer.insert(Dealer::new(self, ends)).deal_all(source, helpers)
+                let dealer = dealer.insert(Dealer::new(self, ends));
+                dealer.deal_all(source, helpers.clone())?;
+                while self.terms.can_repeat && dealer.end_all() && self.wait_to_deal_again() {
+                    dealer.deal_all(source, helpers.clone())?;
+                }
+                Ok(())
             });
             // Records that were read before an error are delivered before it, and do not hide it.
             let flushed = self.caught(|| {
@@ -402,7 +430,7 @@ impl Shared {
             self.first_error.set(panicked);
         }
         self.set_activity(Activity::Over);
-        self.meters.free_slot.rest();
+        let _ = self.meters.free_slot.rest();
         // Consumers at a gate that never opened wait for their queues to close.
         self.gate.lock().arrived.clear();
         drop(dealer);
@@ -460,6 +488,7 @@ mod tests {
             is_for_workers: false,
             feed: 0,
             value_bytes: None,
+            can_repeat: false,
         }
     }
 

@@ -257,6 +257,11 @@ impl Run {
         self.step_end
     }
 
+    /// Whether it stands for the end of everything that is dealt.
+    pub(crate) fn is_end(&self) -> bool {
+        self.is_empty() && self.step_end.is_none()
+    }
+
     /// The number of records.
     #[must_use]
     pub fn len(&self) -> usize {

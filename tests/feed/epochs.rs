@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use percolator::feed::ConfigError;
 use percolator::order::{
     Assignment, AutoShardPolicy, BatchSize, Job, JobWorker, OrderError, Ranks, ShuffleSpec, World,
@@ -543,6 +547,90 @@ fn two_feeds_of_one_database_at_once_each_have_every_record() {
         }
         let records = one.records().unwrap();
         assert_eq!(seen, [(); 2].map(|()| (0..records).collect::<Vec<_>>()));
+    });
+}
+
+/// What an epoch delivers: records, and the bits of their pixels.
+fn contents(feed: &mut Feed) -> Vec<(Vec<RecordId>, Vec<u32>)> {
+    let of_batch = |batch: Result<percolator::Batch, FeedError>| {
+        let batch = batch.unwrap();
+        let pixels = batch.pixels::<f32>().unwrap();
+        (batch.records().to_vec(), pixels.iter().map(|pixel| pixel.to_bits()).collect())
+    };
+    feed.epoch().unwrap().map(of_batch).collect()
+}
+
+#[test]
+fn a_run_begins_again_with_its_first_random_numbers_and_the_memory_that_there_is() {
+    must_end("runs that begin again", || {
+        let transform = Transform::default().crop(3).mirror(true);
+        let caffe = Seed::Caffe { seed: 5, era: CaffeEra::default() };
+        let feed = |seed| {
+            let source = MemorySource::images("again", 20, 1, 6, 6);
+            self::feed(source, 1).transform(transform.clone()).batch_size(6).seed(seed)
+        };
+        for seed in [Seed::Indexed(5), caffe] {
+            for (describe, epochs) in [
+                (feed(seed).epochs(Epochs::OnePass), 1),
+                (feed(seed).epochs(1).receipts(true), 1),
+                (feed(seed).epochs(2).shuffle(Shuffle::Global).receipts(true), 2),
+            ] {
+                let build = || describe.clone().build().unwrap();
+                let (mut again, mut fresh) = (build(), build());
+                let due: Vec<_> = (0..epochs).map(|_| contents(&mut fresh)).collect();
+                let receipt = fresh.receipt();
+                for round in 0..4 {
+                    for due in &due {
+                        assert_eq!(contents(&mut again), *due, "round {round}, {seed:?}");
+                    }
+                    assert_eq!(again.receipt(), receipt, "each round has a receipt of its own");
+                }
+                // One feed, four times: its reader, its workers and its ring went on.
+                assert_eq!(again.stats().records(), 4 * 20 * epochs);
+                assert_eq!(again.stats().reader.records, 4 * 20 * epochs);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_run_that_begins_again_opens_nothing_and_has_its_ring() {
+    must_end("the ring of runs that begin again", || {
+        let opened = Arc::new(AtomicUsize::new(0));
+        let source = images(9).on_cursor({
+            let opened = opened.clone();
+            move |_| _ = opened.fetch_add(1, Relaxed)
+        });
+        let mut feed = feed(source, 1).batch_size(2).prefetch(3).epochs(Epochs::OnePass).build().unwrap();
+        let mut addresses = BTreeSet::new();
+        let mut cursors = Vec::new();
+        for _round in 0..5 {
+            for batch in feed.epoch().unwrap() {
+                addresses.insert(batch.unwrap().pixels::<f32>().unwrap().as_ptr() as usize);
+            }
+            cursors.push(opened.load(Relaxed));
+        }
+        assert!(addresses.len() <= 3, "{} buffers", addresses.len());
+        assert!(cursors.windows(2).all(|rounds| rounds[1] == rounds[0] + 1), "{cursors:?}");
+    });
+}
+
+#[test]
+fn a_database_that_was_written_to_does_not_begin_again_as_another() {
+    must_end("a database that grows between two rounds", || {
+        let folder = tempfile::tempdir().unwrap();
+        common::write_images(folder.path(), 6, 1, 2, 2);
+        for feed in [Feed::builder().epochs(Epochs::OnePass), Feed::builder().epochs(1)] {
+            let mut feed = feed.lmdb(folder.path()).batch_size(6).build().unwrap();
+            assert_eq!(feed.epoch().unwrap().map(|batch| batch.unwrap().len()).sum::<usize>(), 6);
+            common::write_images(folder.path(), 6, 1, 2, 2);
+            let error = feed.epoch().and_then(|mut epoch| epoch.next().unwrap()).unwrap_err();
+            let is_said = matches!(
+                &error,
+                FeedError::Reader(ReaderError::Source(SourceError::Committed { path })) if path == folder.path()
+            );
+            assert!(is_said, "{error}");
+        }
     });
 }
 

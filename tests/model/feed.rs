@@ -301,6 +301,43 @@ fn a_source_that_fails_ends_the_feed_after_what_was_complete() {
 }
 
 #[test]
+fn a_run_begins_again_with_the_threads_and_the_ring_that_there_are() {
+    for ring in [1, 2] {
+        explore_feeds(
+            || Memory::of(3),
+            move |source| {
+                let feed = feed(source, Faults::default()).prefetch(ring).epochs(Epochs::OnePass);
+                let mut feed = feed.build().unwrap();
+                for _round in 0..3 {
+                    let batches = feed.epoch().unwrap().map(|batch| records(&batch.unwrap()));
+                    assert_eq!(batches.collect::<Vec<_>>(), [vec![0, 1], vec![2]]);
+                }
+            },
+        );
+    }
+}
+
+#[test]
+fn cancelling_ends_a_run_that_begins_again_or_comes_after_its_end() {
+    explore_feeds(
+        || Memory::of(2),
+        |source| {
+            let mut feed = feed(source, Faults::default()).epochs(Epochs::OnePass).build().unwrap();
+            assert_eq!(feed.epoch().unwrap().count(), 1);
+            let canceller = feed.canceller();
+            let cancelling = thread::spawn(move || canceller.cancel());
+            let seen: Result<Vec<_>, _> =
+                feed.epoch().and_then(|epoch| epoch.map(|batch| Ok(records(&batch?))).collect());
+            match seen {
+                Ok(batches) => assert_eq!(batches, [[0, 1]]),
+                Err(error) => assert_eq!(error, FeedError::Cancelled),
+            }
+            cancelling.join().unwrap();
+        },
+    );
+}
+
+#[test]
 fn cancelling_wakes_a_consumer_that_waits_and_ends_the_lane_once() {
     explore_feeds(
         || Memory::of(3),
