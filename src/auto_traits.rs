@@ -6,8 +6,8 @@ use crate::device::{Device, DeviceError};
 use crate::dlpack::{DlpackBatch, DlpackTensor};
 use crate::example::{ExampleError, ExampleFieldsError, FeatureError, GrammarError};
 use crate::feed::{
-    Batch, ConfigError, Feed, FeedBuilder, FeedCanceller, FeedError, FeedSpec, FeedWatch, IntoBatches, Lane,
-    OwnedArray, ResolvedFeed, Stats,
+    Batch, ConfigError, Feed, FeedBuilder, FeedError, FeedHandle, FeedSpec, IntoBatches, Lane, OwnedArray,
+    ResolvedFeed, Stats,
 };
 use crate::leveldb::LevelDb;
 use crate::net::{Net, NetError};
@@ -43,9 +43,8 @@ const _: () = {
     is_shared::<EpochAccount>();
     is_shared::<Box<dyn Source>>();
     is_shared::<FeedBuilder>();
-    is_shared::<FeedCanceller>();
+    is_shared::<FeedHandle>();
     is_shared::<FeedSpec>();
-    is_shared::<FeedWatch>();
     is_shared::<Field>();
     is_shared::<ImageList>();
     is_shared::<Job>();

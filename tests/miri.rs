@@ -52,7 +52,7 @@ fn lanes_of_a_feed_end_and_their_batches_outlive_them() {
     for dtype in [Dtype::U8, Dtype::F32] {
         let devices = [0, 1].map(Device::host);
         let mut feed = feed(10).dtype(dtype).devices(devices).build().unwrap();
-        let watch = feed.watch();
+        let handle = feed.handle();
         for step in feed.steps().take(3) {
             step.unwrap().iter().for_each(check);
         }
@@ -65,7 +65,7 @@ fn lanes_of_a_feed_end_and_their_batches_outlive_them() {
             .collect();
         drop(feed);
         held.iter().for_each(check);
-        assert_eq!(watch.stats().records(), 24);
+        assert_eq!(handle.stats().records(), 24);
     }
 }
 

@@ -99,18 +99,18 @@ fn lanes(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Resu
 /// A whole run by a plan, paused and with other threads on the way.
 fn epochs(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
     let mut feed = planned(data, data.feed(draws.number(1, 3)), draws).build()?;
-    let control = feed.control();
+    let handle = feed.handle();
     let mut steps = feed.steps();
     for number in 1.. {
         // Paused, it delivers what was dealt before, and then nothing.
-        if control.is_paused() && !steps.wait_timeout(Duration::from_millis(1)) {
-            control.resume();
+        if handle.is_paused() && !steps.wait_timeout(Duration::from_millis(1)) {
+            handle.resume();
         }
         let Some(step) = steps.next() else { break };
         counts.records += step?.iter().map(check).sum::<anyhow::Result<u64>>()?;
         match number % 16 {
-            3 => control.pause(),
-            9 => drop(control.set_threads(draws.number(1, 4))?),
+            3 => handle.pause(),
+            9 => drop(handle.set_threads(draws.number(1, 4))?),
             _ => {}
         }
     }

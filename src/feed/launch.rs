@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::config::ConfigError;
-use super::control::{Controlled, FeedControl};
 use super::empty::EmptyBatches;
 use super::error::FeedError;
+use super::handle::{FeedHandle, Running};
 use super::lane::{Lane, PrefetchThread};
 use super::placement::Placement;
-use super::progress::LaneProgress;
+use super::progress::{LaneProgress, SnapshotFacts};
 use super::resolve::{ResolvedFeed, of_device, of_source};
 use super::sizing::Sizing;
-use super::{Clock, Feed, FeedCanceller, Gauges};
+use super::{Clock, Feed};
 use crate::base::first_error::FirstError;
 use crate::base::memory_limit::MemoryLimit;
 use crate::base::numa::Cpus;
@@ -30,7 +30,6 @@ use crate::prefetch::{
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Terms};
 use crate::reader::{DataReader, ReaderWatch, Registry};
-use crate::snapshot::DealtBy;
 use crate::transform::{Draws, TransformPlace};
 use crate::workers::{Governor, TaskQueue, WorkerMeters, Workers};
 use percolator_files::shown;
@@ -93,8 +92,8 @@ impl ResolvedFeed {
                 of_device(lane, || self.start_lane(part, device, meters, near, &shared))
             })
             .collect::<Result<Vec<Lane>, FeedError>>()?;
-        let names: Vec<String> = lanes.iter().map(|lane| lane.device.clone()).collect();
-        let gauges = self.gauges(&shared, watch, meters, names.into_iter().zip(lane_meters).collect());
+        let lane_meters = lanes.iter().map(|lane| lane.device.clone()).zip(lane_meters).collect();
+        let running = self.running(&shared, watch, meters, lane_meters, &progress, &facts);
         tracing::info!(
             source = %shown::path(&facts.source),
             records,
@@ -108,15 +107,10 @@ impl ResolvedFeed {
             lanes: Ok(lanes),
             records,
             layout: self.layout,
-            plan: match &facts.dealt_by {
-                DealtBy::Plan(plan) => Some(plan.clone()),
-                DealtBy::RoundRobin(_) => None,
-            },
             input_shape: self.first.input.map(|input| input.shape),
             sizing: self.sizing,
             budget: self.budget,
-            canceller: FeedCanceller::new(shared.first_error),
-            gauges: Arc::new(gauges),
+            handle: FeedHandle::new(running),
             progress,
             empty_epoch: None,
             facts,
@@ -124,22 +118,29 @@ impl ResolvedFeed {
         })
     }
 
-    /// Where statistics are read, and what may be changed while the feed runs.
-    fn gauges(
+    /// What a handle reads and changes.
+    fn running(
         &self,
-        Shared { workers, governor, clock, .. }: &Shared,
+        Shared { workers, first_error, clock, .. }: &Shared,
         reader: ReaderWatch,
         meters: Arc<WorkerMeters>,
         lanes: Vec<(String, Arc<LaneMeters>)>,
-    ) -> Gauges {
-        let control = FeedControl::new(Controlled {
-            reader: reader.clone(),
+        progress: &[Arc<LaneProgress>],
+        facts: &Arc<SnapshotFacts>,
+    ) -> Running {
+        Running {
+            clock: clock.clone(),
+            reader,
             roster: workers.roster().clone(),
+            queue: workers.queue_watch(),
+            workers: meters,
+            lanes,
+            progress: progress.to_vec(),
+            facts: facts.clone(),
             budget: self.budget.clone(),
             memory_limit: MemoryLimit::lowest(self.builder.spec.memory_limit),
-        });
-        let (clock, governor, queue) = (clock.clone(), governor.clone(), workers.queue_watch());
-        Gauges { clock, reader, governor, queue, control, workers: meters, lanes }
+            first_error: first_error.clone(),
+        }
     }
 
     /// One handle for each lane, in the order of the lanes: record `g` goes to lane `g mod N`. The reader is

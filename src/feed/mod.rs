@@ -5,8 +5,8 @@
 //!   run.
 //! - Take batches: by [`Lane`], by [`Steps`] (all lanes at once) or by [`Epoch`].
 //! - Read a batch: [`FieldView`], [`Values`] and [`Ragged`], or [`OwnedArray`], or as tensors ([`dlpack`]).
-//! - Observe a feed: [`Stats`], [`FeedWatch`], [`Sizing`] and [`MemoryBudget`]; pause it, or give it more
-//!   threads: [`FeedControl`].
+//! - Observe a feed: [`Stats`], [`Sizing`] and [`MemoryBudget`]; do so from outside, pause it, give it more
+//!   threads, or end it: [`FeedHandle`].
 //!
 //! A feed goes through these files, from top to bottom:
 //!
@@ -29,7 +29,7 @@
 //!    v
 //! Batch          its fields: viewed, owned, as tensors               batch, view, owned, dlpack
 //!
-//! from outside   counters, pausing, threads                          stats, watch, control
+//! from outside   counters, pausing, threads, cancelling              stats, handle
 //! every stage    the errors that end a feed                          error
 //! ```
 
@@ -38,7 +38,6 @@ mod budget;
 mod builder;
 mod config;
 mod consumer_wait;
-mod control;
 mod decoding;
 mod digest;
 pub mod dlpack;
@@ -46,6 +45,7 @@ mod empty;
 mod epoch;
 mod error;
 mod first_record;
+mod handle;
 mod lane;
 mod launch;
 mod made;
@@ -69,7 +69,6 @@ mod steps;
 mod stream;
 mod target;
 mod view;
-mod watch;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -84,9 +83,9 @@ pub use self::batch::Batch;
 pub use self::budget::{BudgetLine, MemoryBudget};
 pub use self::builder::FeedBuilder;
 pub use self::config::ConfigError;
-pub use self::control::FeedControl;
 pub use self::epoch::{Epoch, IntoBatches};
 pub use self::error::FeedError;
+pub use self::handle::FeedHandle;
 pub use self::lane::{Lane, TryNext};
 pub use self::made::{MadeBatches, MadeSteps, Maker, SelectiveMaker};
 pub use self::owned::OwnedArray;
@@ -99,42 +98,35 @@ pub use self::steps::{Steps, take_step};
 pub use self::stream::Building;
 pub use self::target::Target;
 pub use self::view::{FieldView, Ragged, Values};
-pub use self::watch::FeedWatch;
 
 use self::progress::{LaneProgress, SnapshotFacts};
 
-use crate::base::first_error::FirstError;
 use crate::base::shape::{BatchShape, ImageShape};
 use crate::batch::BatchLayout;
 use crate::order;
-use crate::prefetch::LaneMeters;
-use crate::reader::{Levels, ReaderWatch};
 use crate::receipt::Receipt;
 use crate::record::StepId;
 use crate::snapshot::{DealtBy, Snapshot, SnapshotError};
-use crate::workers::{Governor, QueueWatch, WorkerMeters};
 
 /// A running feed: one source, read once, dealt to one lane for each device.
 ///
 /// Take its [lanes](Feed::take_lanes) and give each to a thread, or drive all of them from one thread with
 /// [`steps`](Feed::steps). The feed itself remains, for [`stats`](Feed::stats). While `steps` borrows it, use
-/// a [watch](Feed::watch).
+/// a [handle](Feed::handle).
 #[derive(Debug)]
 pub struct Feed {
     /// An error once they have been taken, or could not be built again: every call that needs them returns
     /// it.
     lanes: Result<Vec<Lane>, FeedError>,
     records: Option<u64>,
-    /// Which record comes when, if the feed follows a plan.
-    plan: Option<Arc<order::Plan>>,
     /// If records are images: the shape of the first one, before the transform.
     input_shape: Option<ImageShape>,
     /// The layout of a batch, as the first record of the source has it.
     layout: Arc<BatchLayout>,
     sizing: Sizing,
     budget: MemoryBudget,
-    canceller: FeedCanceller,
-    gauges: Arc<Gauges>,
+    /// The same before and after a seek.
+    handle: FeedHandle,
     /// The progress of each lane, taken or not.
     progress: Vec<Arc<LaneProgress>>,
     /// The last epoch without a step that an iterator over [one](Self::epoch) stood for.
@@ -179,18 +171,6 @@ impl Clock {
         self.running.fetch_add(1, Ordering::Relaxed);
         *self.ended.lock() = None;
     }
-}
-
-/// The counters that statistics are read from.
-#[derive(Debug)]
-struct Gauges {
-    clock: Arc<Clock>,
-    reader: ReaderWatch,
-    governor: Arc<Governor>,
-    queue: QueueWatch,
-    control: FeedControl,
-    workers: Arc<WorkerMeters>,
-    lanes: Vec<(String, Arc<LaneMeters>)>,
 }
 
 impl Feed {
@@ -263,7 +243,7 @@ impl Feed {
     /// order](FeedBuilder::epochs).
     #[must_use]
     pub fn plan(&self) -> Option<&order::Plan> {
-        self.plan.as_deref()
+        self.facts.plan().map(|plan| &**plan)
     }
 
     /// Returns the options that it was built with.
@@ -323,21 +303,15 @@ impl Feed {
     /// Returns what has been done so far, and who waited for whom.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.gauges.read()
+        self.handle.stats()
     }
 
-    /// Returns a handle that reports on the feed from any thread, even while [`steps`](Self::steps) borrows
-    /// the feed.
+    /// Returns a handle that observes the feed, pauses it, changes the number of its threads, or ends it. Any
+    /// thread can use it, even while [`steps`](Self::steps) borrows the feed. It stays valid when the feed
+    /// [seeks](Self::seek).
     #[must_use]
-    pub fn watch(&self) -> FeedWatch {
-        FeedWatch::new(&self.gauges, self.plan.as_ref(), &self.progress)
-    }
-
-    /// Returns a handle that pauses the feed, or changes the number of its threads, from any thread. A feed
-    /// that [seeks](Self::seek) has new lanes, and needs a new one.
-    #[must_use]
-    pub fn control(&self) -> FeedControl {
-        self.gauges.control.clone()
+    pub fn handle(&self) -> FeedHandle {
+        self.handle.clone()
     }
 
     /// Returns where the training run is: the next step of each lane, taken or not. Batches that were
@@ -369,125 +343,5 @@ impl Feed {
 
     fn close_lanes(&mut self) {
         self.take_lanes().into_iter().flatten().for_each(Lane::close);
-    }
-
-    /// Returns a handle that ends the feed from another thread.
-    #[must_use]
-    pub fn canceller(&self) -> FeedCanceller {
-        self.canceller.clone()
-    }
-}
-
-/// Ends a feed from another thread.
-#[derive(Clone, Debug)]
-pub struct FeedCanceller(Arc<Mutex<Cancelling>>);
-
-/// What a canceller ends, and whether it was cancelled.
-#[derive(Debug)]
-struct Cancelling {
-    first_error: FirstError<FeedError>,
-    is_cancelled: bool,
-}
-
-impl FeedCanceller {
-    fn new(first_error: FirstError<FeedError>) -> Self {
-        FeedCanceller(Arc::new(Mutex::new(Cancelling { first_error, is_cancelled: false })))
-    }
-
-    /// Ends the present lanes, but not those that replace them.
-    fn end_lanes(&self) {
-        self.0.lock().first_error.set(FeedError::Cancelled);
-    }
-
-    /// Makes this canceller end the lanes of another from now on. If it was cancelled before, they end at
-    /// once.
-    fn switch_to(&self, other: &FeedCanceller) {
-        let first_error = other.0.lock().first_error.clone();
-        let mut this = self.0.lock();
-        if this.is_cancelled {
-            first_error.set(FeedError::Cancelled);
-        }
-        this.first_error = first_error;
-    }
-
-    /// Ends the feed: each lane delivers what is complete, then [`FeedError::Cancelled`], once. If a lane's
-    /// device still uses a batch, the lane does so after the device is done with it.
-    ///
-    /// It is final: a feed that [seeks](Feed::seek) afterwards, or meanwhile, is cancelled as well.
-    pub fn cancel(&self) {
-        let mut this = self.0.lock();
-        this.is_cancelled = true;
-        this.first_error.set(FeedError::Cancelled);
-    }
-}
-
-impl Gauges {
-    fn read(&self) -> Stats {
-        let reader = self.reader.meters();
-        let until = self.clock.now();
-        Stats {
-            elapsed: until.saturating_duration_since(self.clock.built),
-            reader: ReaderStats {
-                records: reader.records.get(),
-                value_bytes: reader.value_bytes.get(),
-                passes: reader.passes.get(),
-                undelivered: reader.undelivered.get(),
-                waits_for_free: reader.free_slot.report(until),
-                waits_for_resume: reader.paused.report(until),
-            },
-            workers: WorkerStats {
-                threads: self.governor.threads(),
-                time: self.governor.time(until),
-                active: self.governor.active(),
-                queued: self.queue.queued(),
-                queue_capacity: self.queue.capacity(),
-                runs: self.workers.runs.get(),
-                offloaded: self.workers.offloaded.get(),
-                waits_for_records: self.workers.idle.report(until),
-            },
-            lanes: self
-                .lanes
-                .iter()
-                .enumerate()
-                .map(|(number, (device, meters))| LaneStats {
-                    runs: self.runs(number),
-                    ..lane_stats(device, meters, until)
-                })
-                .collect(),
-        }
-    }
-
-    /// Where the runs of a lane are.
-    fn runs(&self, lane: usize) -> QueueStats {
-        let Levels { full, free } = self.reader.levels(lane);
-        QueueStats { capacity: self.reader.runs(), full, free }
-    }
-}
-
-fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
-    // In the opposite direction of a batch, so that a batch that moves meanwhile is not counted twice.
-    // Acquire keeps the loads in this order.
-    let held = meters.held.load(Ordering::Acquire);
-    let ready = meters.ready.load(Ordering::Acquire);
-    let filling = meters.filling.load(Ordering::Acquire);
-    LaneStats {
-        device: device.to_owned(),
-        batches: meters.batches.get(),
-        records: meters.records.get(),
-        pixel_bytes: meters.pixel_bytes.get(),
-        host_bytes: meters.host_bytes.get(),
-        waits_for_records: meters.for_records.report(until),
-        waits_for_free: meters.for_slot.report(until),
-        waits_for_device: meters.for_device.report(until),
-        waits_for_workers: meters.for_workers.report(until),
-        waits_for_lanes: meters.for_lanes.report(until),
-        waits_for_batch: meters.for_batch.report(until),
-        bad_records: meters.bad_records.get(),
-        growths: meters.growths.get(),
-        runs: QueueStats::default(),
-        ring: meters.ring.load(Ordering::Relaxed),
-        filling,
-        ready,
-        held,
     }
 }

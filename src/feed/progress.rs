@@ -10,6 +10,7 @@ use super::resolve::ResolvedFeed;
 use super::spec::{Receipts, Seed};
 use crate::bad::{BadAction, BadCount};
 use crate::base::sync::Mutex;
+use crate::order::Plan;
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::receipt::{Ledger, Receipt};
 use crate::record::StepId;
@@ -34,9 +35,17 @@ pub(super) struct SnapshotFacts {
 }
 
 impl SnapshotFacts {
+    /// Which record comes when, if the feed follows a plan.
+    pub(super) fn plan(&self) -> Option<&Arc<Plan>> {
+        match &self.dealt_by {
+            DealtBy::Plan(plan) => Some(plan),
+            DealtBy::RoundRobin(_) => None,
+        }
+    }
+
     /// Whether databases are mixed. A record's epoch is then the number of a pass over its own database.
     fn is_mixed(&self) -> bool {
-        matches!(&self.dealt_by, DealtBy::Plan(plan) if plan.job().is_mixed())
+        self.plan().is_some_and(|plan| plan.job().is_mixed())
     }
 
     /// Everything that decides which record comes when, and to whom, from a step on.
@@ -44,7 +53,7 @@ impl SnapshotFacts {
         let mut text = TextWriter::new("itinerary", 1);
         self.identity.lines().for_each(|line| text.fact("data", line));
         self.identity.write_samples(&mut text);
-        if let DealtBy::Plan(plan) = &self.dealt_by {
+        if let Some(plan) = self.plan() {
             plan.write(&mut text);
         }
         if self.on_bad != BadAction::Fail {

@@ -22,14 +22,16 @@ impl Feed {
     /// It works as a run [resumes](crate::FeedBuilder::resume), with new threads and buffers. It takes
     /// milliseconds for any step, except that [Caffe's random sequence](crate::Seed::Caffe) is drawn again up
     /// to there, and that compressed files are unpacked, once to count their records and again up to there.
-    /// Statistics and receipts start over. A lane that was taken delivers what it has complete, then
-    /// [`FeedError::Cancelled`]. Its memory is in use until it is [closed](crate::Lane::close), so close it
-    /// first if a device has no room for both. Lanes that were not taken are closed here.
+    /// Statistics and receipts start over; [handles](Self::handle) stay valid. A lane that was taken delivers
+    /// what it has complete, then [`FeedError::Cancelled`]. Its memory is in use until it is
+    /// [closed](crate::Lane::close), so close it first if a device has no room for both. Lanes that were not
+    /// taken are closed here.
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if there is no such step (the feed is then unchanged), or if it cannot be built again:
-    /// it then has no lanes, and every call that needs them returns this error, until another seek succeeds.
+    /// [`FeedError`] if there is no such step (the feed is then unchanged), or if it cannot be built again
+    /// with the threads that were [set](super::FeedHandle::set_threads): it then has no lanes, and every call
+    /// that needs them returns this error, until another seek succeeds.
     pub fn seek(&mut self, step: impl Into<StepId>) -> Result<(), FeedError> {
         let id = step.into();
         self.check_step(id)?;
@@ -38,21 +40,28 @@ impl Feed {
         }
         let lanes = self.progress.iter().map(|lane| (lane.replica, id));
         let builder = self.builder.clone().resume(&self.facts.snapshot(lanes)?);
-        self.canceller.end_lanes();
+        self.handle.begin_seek();
         // Before new ones are created: their memory would be needed in addition.
         self.close_lanes();
-        let canceller = self.canceller.clone();
-        match builder.resolve_again().and_then(ResolvedFeed::launch) {
-            Ok(feed) => *self = feed,
+        let launched = builder.resolve_again().and_then(ResolvedFeed::launch);
+        let switched = launched.and_then(|feed| match self.handle.switch_to(&feed.handle) {
+            Ok(()) => Ok(feed),
             Err(error) => {
+                feed.close();
+                Err(error)
+            }
+        });
+        match switched {
+            Ok(feed) => {
+                *self = Feed { handle: self.handle.clone(), ..feed };
+                Ok(())
+            }
+            Err(error) => {
+                self.handle.end_seek();
                 self.lanes = Err(error.clone());
-                return Err(error);
+                Err(error)
             }
         }
-        // Existing cancellers now cancel the new lanes.
-        canceller.switch_to(&self.canceller);
-        self.canceller = canceller;
-        Ok(())
     }
 
     /// Returns one batch alone, as any replica of the job, here or elsewhere, gets it: on the host, and bit

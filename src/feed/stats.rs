@@ -33,7 +33,7 @@ pub struct ReaderStats {
     pub undelivered: u64,
     /// Waits for a lane to return records.
     pub waits_for_free: Waits,
-    /// Waits to be [resumed](super::FeedControl::resume).
+    /// Waits to be [resumed](super::FeedHandle::resume).
     pub waits_for_resume: Waits,
 }
 

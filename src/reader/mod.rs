@@ -443,10 +443,6 @@ impl ReaderWatch {
     pub(crate) fn set_paused(&self, is_paused: bool) {
         self.0.set_paused(is_paused);
     }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.0.is_paused()
-    }
 }
 
 impl DataReaderBuilder {

@@ -332,7 +332,7 @@ impl Shared {
         self.gate_changed.notify_all();
     }
 
-    pub(super) fn is_paused(&self) -> bool {
+    fn is_paused(&self) -> bool {
         // Relaxed: it guards no data, and a run that is begun a moment later does no harm.
         self.is_paused.load(Ordering::Relaxed)
     }

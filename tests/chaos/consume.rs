@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::Duration;
 
-use percolator::feed::{FeedControl, TryNext};
+use percolator::feed::{FeedHandle, TryNext};
 use percolator::{Batch, Feed, FeedError, Lane};
 use percolator_chaos::{Chaos, Faults};
 
@@ -60,13 +60,13 @@ impl Consuming<'_> {
     }
 
     pub(crate) fn consume(&self, feed: &mut Feed) -> Vec<Seen> {
-        let control = feed.control();
+        let handle = feed.handle();
         match self.scenario.consumer {
-            Consumer::Lanes => self.lanes(feed, &control),
-            Consumer::Steps => self.steps(feed, &control),
-            Consumer::Polls => self.polls(feed, &control),
-            Consumer::Waits => self.waits(feed, &control),
-            Consumer::Streams => self.streams(feed, &control),
+            Consumer::Lanes => self.lanes(feed, &handle),
+            Consumer::Steps => self.steps(feed, &handle),
+            Consumer::Polls => self.polls(feed, &handle),
+            Consumer::Waits => self.waits(feed, &handle),
+            Consumer::Streams => self.streams(feed, &handle),
         }
     }
 
@@ -86,24 +86,24 @@ impl Consuming<'_> {
     }
 
     /// Pauses the feed, resumes it, and sets its threads, if the scenario says so.
-    fn meddle(&self, control: &FeedControl, number: usize) {
+    fn meddle(&self, handle: &FeedHandle, number: usize) {
         if !self.scenario.is_controlled {
             return;
         }
         match number % 6 {
-            1 => control.pause(),
-            2 => control.resume(),
-            4 => drop(control.set_threads(1 + number % 3)),
+            1 => handle.pause(),
+            2 => handle.resume(),
+            4 => drop(handle.set_threads(1 + number % 3)),
             _ => {}
         }
         // Nobody else resumes it.
-        if control.is_paused() {
+        if handle.is_paused() {
             thread::yield_now();
-            control.resume();
+            handle.resume();
         }
     }
 
-    fn lanes(&self, feed: &mut Feed, control: &FeedControl) -> Vec<Seen> {
+    fn lanes(&self, feed: &mut Feed, handle: &FeedHandle) -> Vec<Seen> {
         thread::scope(|scope| {
             let drain = |mut lane: Lane| {
                 scope.spawn(move || {
@@ -111,12 +111,12 @@ impl Consuming<'_> {
                     match self.chaos.filter(|_| number == 0) {
                         Some(chaos) => {
                             let mut consumer = chaos.consumer(lane);
-                            let seen = self.drain(&mut consumer, number, control);
+                            let seen = self.drain(&mut consumer, number, handle);
                             // One that has left has dropped its lane.
                             self.ended(seen, consumer.into_inner())
                         }
                         None => {
-                            let seen = self.drain(&mut lane, number, control);
+                            let seen = self.drain(&mut lane, number, handle);
                             self.ended(seen, Some(lane))
                         }
                     }
@@ -137,14 +137,14 @@ impl Consuming<'_> {
         &self,
         lane: &mut dyn Iterator<Item = Result<Batch, FeedError>>,
         number: usize,
-        control: &FeedControl,
+        handle: &FeedHandle,
     ) -> Seen {
         let mut seen = Seen { count: self.counts[number], ..Seen::default() };
         while self.limit(number).is_none_or(|limit| seen.taken < limit) {
             match lane.next() {
                 Some(Ok(batch)) => {
                     self.check(&mut seen, number, &batch);
-                    self.meddle(control, seen.taken);
+                    self.meddle(handle, seen.taken);
                 }
                 Some(Err(error)) => {
                     assert!(lane.next().is_none(), "an error comes last, and once");
@@ -166,7 +166,7 @@ impl Consuming<'_> {
         (seen, lane)
     }
 
-    fn steps(&self, feed: &mut Feed, control: &FeedControl) -> Vec<Seen> {
+    fn steps(&self, feed: &mut Feed, handle: &FeedHandle) -> Vec<Seen> {
         let mut seen = self.unseen();
         let limit = (0..seen.len()).filter_map(|lane| self.limit(lane)).max();
         let none = Chaos::new(Faults::none());
@@ -189,14 +189,14 @@ impl Consuming<'_> {
                 }
             }
             taken += 1;
-            self.meddle(control, taken);
+            self.meddle(handle, taken);
         }
         seen.iter_mut().for_each(|seen| seen.has_left = true);
         seen
     }
 
-    fn polls(&self, feed: &mut Feed, control: &FeedControl) -> Vec<Seen> {
-        self.in_turns(feed, control, |lane| match lane.try_next() {
+    fn polls(&self, feed: &mut Feed, handle: &FeedHandle) -> Vec<Seen> {
+        self.in_turns(feed, handle, |lane| match lane.try_next() {
             Ok(TryNext::Batch(batch)) => Some(Some(Ok(batch))),
             Ok(TryNext::Ended) => Some(None),
             Ok(_) => {
@@ -207,8 +207,8 @@ impl Consuming<'_> {
         })
     }
 
-    fn waits(&self, feed: &mut Feed, control: &FeedControl) -> Vec<Seen> {
-        self.in_turns(feed, control, |lane| lane.wait_timeout(Duration::from_millis(1)).then(|| lane.next()))
+    fn waits(&self, feed: &mut Feed, handle: &FeedHandle) -> Vec<Seen> {
+        self.in_turns(feed, handle, |lane| lane.wait_timeout(Duration::from_millis(1)).then(|| lane.next()))
     }
 
     /// One thread takes a batch of each lane in turn, if there is one: lanes that resume at different steps
@@ -216,19 +216,19 @@ impl Consuming<'_> {
     fn in_turns(
         &self,
         feed: &mut Feed,
-        control: &FeedControl,
+        handle: &FeedHandle,
         mut next: impl FnMut(&mut Lane) -> Option<Next>,
     ) -> Vec<Seen> {
         let mut turns = Turns::of(self, feed);
         while !turns.left.is_empty() {
-            turns.take(control, &mut next);
+            turns.take(handle, &mut next);
         }
         turns.end()
     }
 
     /// One task, which is polled only after it was woken: a wake-up that is missed hangs.
     #[cfg(feature = "stream")]
-    fn streams(&self, feed: &mut Feed, control: &FeedControl) -> Vec<Seen> {
+    fn streams(&self, feed: &mut Feed, handle: &FeedHandle) -> Vec<Seen> {
         use std::future::poll_fn;
         use std::pin::Pin;
         use std::task::Poll;
@@ -238,7 +238,7 @@ impl Consuming<'_> {
         let mut turns = Turns::of(self, feed);
         crate::common::tasks::block_on(poll_fn(|context| {
             while !turns.left.is_empty() {
-                let has_taken = turns.take(control, |lane| match Pin::new(lane).poll_next(context) {
+                let has_taken = turns.take(handle, |lane| match Pin::new(lane).poll_next(context) {
                     Poll::Ready(next) => Some(next),
                     Poll::Pending => None,
                 });
@@ -252,8 +252,8 @@ impl Consuming<'_> {
     }
 
     #[cfg(not(feature = "stream"))]
-    fn streams(&self, feed: &mut Feed, control: &FeedControl) -> Vec<Seen> {
-        self.polls(feed, control)
+    fn streams(&self, feed: &mut Feed, handle: &FeedHandle) -> Vec<Seen> {
+        self.polls(feed, handle)
     }
 }
 
@@ -276,7 +276,7 @@ impl<'a> Turns<'a> {
     }
 
     /// Takes from each lane what it gives now; whether one of them has given something, or is left.
-    fn take(&mut self, control: &FeedControl, mut next: impl FnMut(&mut Lane) -> Option<Next>) -> bool {
+    fn take(&mut self, handle: &FeedHandle, mut next: impl FnMut(&mut Lane) -> Option<Next>) -> bool {
         let Turns { consuming, seen, lanes, left } = self;
         let mut has_taken = false;
         left.retain(|&number| {
@@ -296,7 +296,7 @@ impl<'a> Turns<'a> {
             assert_eq!(lanes[number].is_ended(), !goes_on);
             goes_on
         });
-        consuming.meddle(control, seen[0].taken);
+        consuming.meddle(handle, seen[0].taken);
         has_taken
     }
 

@@ -13,7 +13,7 @@ use percolator::bad::Quarantined;
 use percolator::example::ExampleFields;
 #[cfg(feature = "stream")]
 use percolator::feed::Building;
-use percolator::feed::FeedCanceller;
+use percolator::feed::FeedHandle;
 use percolator::order::{AutoShardPolicy, Block, JobWorker, Ranks, World};
 use percolator::record::RecordId;
 use percolator::source::{IndexPlace, Source as _};
@@ -84,7 +84,7 @@ struct Phase<'a> {
     chaos: Chaos,
     /// Counts what belongs to the lanes that are not struck.
     calm: Chaos,
-    canceller: Mutex<Option<FeedCanceller>>,
+    handle: Mutex<Option<FeedHandle>>,
 }
 
 /// Makes the stores of a scenario, if they are not there yet.
@@ -141,7 +141,7 @@ impl Run<'_> {
             has_limits,
             chaos: Chaos::new(faults),
             calm: Chaos::new(Faults::none()),
-            canceller: Mutex::default(),
+            handle: Mutex::default(),
         };
         if !self.scenario.is_armed_early {
             phase.chaos.disarm();
@@ -254,11 +254,11 @@ impl Phase<'_> {
         thread::scope(|scope| {
             scope.spawn(|| {
                 self.chaos.wait_until_stuck();
-                if let Some(canceller) = self.canceller.lock().unwrap().as_ref()
+                if let Some(handle) = self.handle.lock().unwrap().as_ref()
                     && self.run.scenario.may_cancel()
                 {
                     // Its consumers see the end while the source is still stuck, and release it then.
-                    return canceller.cancel();
+                    return handle.cancel();
                 }
                 self.chaos.release();
             });
@@ -305,7 +305,7 @@ impl Phase<'_> {
             Err(_) => return Leg { refused: Some(Refused::Panic), ..Leg::default() },
         };
         if is_struck {
-            *self.canceller.lock().unwrap() = Some(feed.canceller());
+            *self.handle.lock().unwrap() = Some(feed.handle());
             chaos.arm();
         }
         let due = self.due(worker, account, &feed);
@@ -322,7 +322,7 @@ impl Phase<'_> {
         }
         .consume(&mut feed);
         if is_struck {
-            self.canceller.lock().unwrap().take();
+            self.handle.lock().unwrap().take();
             chaos.release();
         }
         let (snapshot, receipt) = (feed.snapshot().ok(), feed.receipt());

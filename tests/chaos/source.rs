@@ -108,7 +108,7 @@ fn a_source_that_sticks_is_released_and_a_stuck_feed_is_cancelled() {
         for is_cancelled in [false, true] {
             let chaos = Chaos::new(Fault::record(9).sticks());
             let mut feed = feed(chaos.source(images(20))).epochs(Epochs::OnePass).build().unwrap();
-            let canceller = feed.canceller();
+            let handle = feed.handle();
             let mut lane = feed.take_lanes().unwrap().remove(0);
             let other = chaos.clone();
             let drained = std::thread::spawn(move || {
@@ -119,7 +119,7 @@ fn a_source_that_sticks_is_released_and_a_stuck_feed_is_cancelled() {
             });
             chaos.wait_until_stuck();
             if is_cancelled {
-                canceller.cancel();
+                handle.cancel();
             } else {
                 chaos.release();
             }

@@ -219,16 +219,16 @@ fn lanes_are_handed_over_once_and_whoever_asks_again_is_told() {
 }
 
 #[test]
-fn a_watch_sees_the_feed_from_anywhere_and_keeps_nothing_open() {
-    must_end("a watch beside the steps", || {
+fn a_handle_sees_the_feed_from_anywhere_and_keeps_nothing_open() {
+    must_end("a handle beside the steps", || {
         let source = images("watched", 12);
         let probe = source.probe();
         let mut feed = over(source).devices(hosts(2)).batch_size(2).epochs(2).build().unwrap();
-        let watch = feed.watch();
+        let handle = feed.handle();
         let next = |epoch, step| vec![percolator::record::StepId { epoch, step }; 2];
-        assert_eq!(watch.next_steps(), next(0, 0));
+        assert_eq!(handle.next_steps(), next(0, 0));
         let (to_watcher, steps) = std::sync::mpsc::channel();
-        let elsewhere = watch.clone();
+        let elsewhere = handle.clone();
         let watcher = std::thread::spawn(move || {
             steps.iter().map(|()| (elsewhere.stats().records(), elsewhere.next_steps())).collect::<Vec<_>>()
         });
@@ -236,18 +236,18 @@ fn a_watch_sees_the_feed_from_anywhere_and_keeps_nothing_open() {
         for step in feed.steps() {
             drop(step.unwrap());
             taken += 1;
-            assert_eq!(watch.stats().records(), 4 * taken);
-            assert_eq!(watch.next_steps(), next(taken / 3, taken % 3));
+            assert_eq!(handle.stats().records(), 4 * taken);
+            assert_eq!(handle.next_steps(), next(taken / 3, taken % 3));
             to_watcher.send(()).unwrap();
         }
         assert_eq!(taken, 6);
-        assert_eq!(watch.plan().map(|plan| plan.steps(0).unwrap()), Some(3));
-        assert_eq!(feed.plan(), watch.plan());
+        assert_eq!(handle.plan().map(|plan| plan.steps(0).unwrap()), Some(3));
+        assert_eq!(feed.plan(), handle.plan().as_deref());
         drop((to_watcher, feed));
-        assert!(probe.is_dropped(), "what only watches keeps no source");
+        assert!(probe.is_dropped(), "what only observes keeps no source");
         let seen = watcher.join().unwrap();
         assert_eq!(seen.last(), Some(&(24, next(2, 0))));
-        assert_eq!(watch.stats().records(), 24);
+        assert_eq!(handle.stats().records(), 24);
     });
 }
 

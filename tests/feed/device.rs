@@ -99,7 +99,7 @@ fn a_lane_ends_while_its_device_is_still_busy() {
         drop([next(&mut lane), next(&mut lane)]);
         bench.wait_until(|state| state.awaited.contains(&0));
         // The prefetcher waits for the device and for a cancellation at once.
-        feed.canceller().cancel();
+        feed.handle().cancel();
         assert!(matches!(lane.next(), Some(Err(FeedError::Cancelled))));
         bench.let_go();
     });

@@ -19,15 +19,15 @@ fn cancelling_wakes_every_lane_once_after_what_was_complete() {
     must_end("lanes that are cancelled", || {
         let (source, mut stall) = images("cancelled", 20).stall_at(10);
         let mut feed = over(source).batch_size(2).devices(hosts(2)).build().unwrap();
-        let canceller = feed.canceller();
+        let handle = feed.handle();
         let mut lanes = feed.take_lanes().unwrap();
         std::thread::scope(|scope| {
             let drains: Vec<_> =
                 lanes.iter_mut().map(|lane| scope.spawn(|| (lane.number(), drain(lane)))).collect();
             stall.wait();
             // The lanes wait for a source that does not answer: only the cancellation can wake them.
-            canceller.cancel();
-            canceller.cancel();
+            handle.cancel();
+            handle.cancel();
             for drain in drains {
                 let (number, (seen, error)) = drain.join().unwrap();
                 assert_eq!(error, Some(FeedError::Cancelled));
@@ -132,7 +132,7 @@ fn end_a_feed(path: &std::path::Path, number: usize) {
         builder = builder.epochs(Epochs::OnePass);
     }
     let mut feed = builder.devices(hosts(lanes)).build().unwrap();
-    let canceller = feed.canceller();
+    let handle = feed.handle();
     let mut parts: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
     for mut lane in feed.take_lanes().unwrap() {
         // At most one batch a lane: a second one might wait for a sibling's consumer.
@@ -145,7 +145,7 @@ fn end_a_feed(path: &std::path::Path, number: usize) {
     }
     parts.push(Box::new(feed));
     if below(5) == 0 {
-        canceller.cancel();
+        handle.cancel();
     }
     while !parts.is_empty() {
         let part = parts.swap_remove(below(parts.len()));
@@ -170,8 +170,8 @@ fn a_lane_that_is_left_ends_after_the_record_at_hand() {
             Ok(row.set(0, 0_u8)?)
         });
         let feed = feed.batch_size(1).threads(1).prefetch(64).build().unwrap();
-        let watch = feed.watch();
-        let lane = || watch.stats().lanes.remove(0);
+        let handle = feed.handle();
+        let lane = || handle.stats().lanes.remove(0);
         // One batch is complete, the worker stands still in the next, and runs for the others wait.
         while decoded.load(Ordering::SeqCst) < 2 || lane().ready < 1 || lane().filling < 3 {
             std::thread::yield_now();

@@ -390,7 +390,7 @@ fn a_lane_that_waits_for_another_is_cancelled() {
     must_end("a lane that waits for another", || {
         let mut feed =
             ordered(feed(200, &BTreeSet::new()), Order::RoundRobin, 2).prefetch(2).build().unwrap();
-        let canceller = feed.canceller();
+        let handle = feed.handle();
         let mut lanes = feed.take_lanes().unwrap();
         let (mut idle, mut ahead) = (lanes.pop().unwrap(), lanes.pop().unwrap());
         std::thread::scope(|scope| {
@@ -398,7 +398,7 @@ fn a_lane_that_waits_for_another_is_cancelled() {
             while feed.stats().lanes[0].batches < 2 {
                 std::thread::yield_now();
             }
-            canceller.cancel();
+            handle.cancel();
             let (seen, error) = draining.join().unwrap();
             // The other lane may have been told first: then its batches are waited for no longer.
             assert!((2..=4).contains(&seen.len()) && error == Some(FeedError::Cancelled), "{error:?}");

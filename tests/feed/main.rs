@@ -12,13 +12,13 @@ mod callers_panics;
 #[path = "../common/mod.rs"]
 mod common;
 mod contents;
-mod control;
 mod delivery;
 mod device;
 mod dlpack;
 mod endings;
 mod epochs;
 mod fields;
+mod handle;
 mod lane_ends;
 mod lanes;
 mod made;

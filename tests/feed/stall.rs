@@ -416,7 +416,7 @@ fn a_wait_may_end_early_and_takes_nothing() {
                 assert!(!feed.steps().wait_timeout(Duration::from_millis(1)), "the source stalls");
             }
         });
-        let next = feed.watch().next_steps();
+        let next = feed.next_steps();
         assert!(next.iter().all(|step| step.step == 1), "what was waited for was not taken: {next:?}");
         stall.release();
         let rest =

@@ -131,7 +131,7 @@ fn a_feed_that_is_left_in_the_middle_ends() {
                     images.check(&one.next().unwrap().unwrap());
                 }
                 if taken % 2 == 0 {
-                    feed.canceller().cancel();
+                    feed.handle().cancel();
                     assert_eq!(one.find_map(Result::err), Some(FeedError::Cancelled));
                 }
             }

@@ -326,16 +326,16 @@ fn a_database_that_was_replaced_is_not_taken_for_the_one_before() {
 }
 
 #[test]
-fn what_only_watches_a_feed_does_not_keep_its_database_open() {
+fn what_only_observes_a_feed_does_not_keep_its_database_open() {
     let (folder, _) = written(20);
     let mut feed = Feed::builder().lmdb(folder.path()).build().unwrap();
-    let canceller = feed.canceller();
+    let handle = feed.handle();
     let open = || common::process::maps(&folder.path().join("data.mdb"));
     assert!(open() > 0);
     drop(feed.take_lanes().unwrap());
     assert_eq!(open(), 0, "the lanes are gone, and with them the map");
-    assert_eq!(feed.stats().lanes.len(), 1);
-    drop((feed, canceller));
+    assert_eq!(handle.stats().lanes.len(), 1);
+    drop((feed, handle));
 }
 
 #[test]

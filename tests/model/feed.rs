@@ -342,14 +342,14 @@ fn cancelling_wakes_a_consumer_that_waits_and_ends_the_lane_once() {
     explore_feeds(
         || Memory::of(3),
         |source| {
-            // Without an end: only the canceller can end it.
+            // Without an end: only the handle can end it.
             let feed = feed(source, Faults::default());
             let mut feed = feed.build().unwrap();
-            let canceller = feed.canceller();
+            let handle = feed.handle();
             let mut lane = feed.take_lanes().unwrap().remove(0);
             drop(feed);
-            let cancelling = thread::spawn(move || canceller.cancel());
-            // Not for ever: a schedule need not let the canceller run before the consumer waits for it.
+            let cancelling = thread::spawn(move || handle.cancel());
+            // Not for ever: a schedule need not let that thread run before the consumer waits for it.
             let (mut batches, mut error) = (Vec::new(), None);
             while batches.len() < 3 && error.is_none() {
                 match lane.next().expect("the feed has no end") {

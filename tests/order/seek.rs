@@ -172,13 +172,13 @@ fn a_round_robin_run_resumed_in_another_world_is_replayed_and_resumed_again() {
 }
 
 #[test]
-fn a_canceller_ends_what_a_feed_that_went_elsewhere_has_now() {
-    must_end("a canceller", || {
+fn a_handle_ends_what_a_feed_that_went_elsewhere_has_now() {
+    must_end("a feed that is cancelled between seeks", || {
         let mut feed = feed(images(31), 1).batch_size(3).build().unwrap();
-        let canceller = feed.canceller();
+        let handle = feed.handle();
         feed.seek((0, 5)).unwrap();
         assert!(feed.steps().next().unwrap().is_ok());
-        canceller.cancel();
+        handle.cancel();
         assert!(feed.steps().any(|step| step.err() == Some(FeedError::Cancelled)));
         feed.seek((0, 5)).unwrap();
         assert!(feed.steps().any(|step| step.err() == Some(FeedError::Cancelled)), "it is final");

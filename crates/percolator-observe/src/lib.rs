@@ -12,7 +12,7 @@
 //!
 //! let mut feed = Feed::builder().lmdb("ilsvrc12_train_lmdb").batch_size(64).build()?;
 //! let feeds = Feeds::new();
-//! feeds.put("train", feed.watch());
+//! feeds.put("train", feed.handle());
 //! let _endpoint = Endpoint::serve("127.0.0.1:9464".parse()?, &feeds)?;
 //! for step in feed.steps() {
 //!     // Train. Meanwhile: `curl http://127.0.0.1:9464/metrics`.

@@ -114,7 +114,7 @@ fn every_batch_has_its_flow_and_every_track_a_name() {
     let cut = TraceFile::create(&cut_path, Existing::Refuse).unwrap();
     tracing_subscriber::registry().with(trace.layer()).with(cut.layer()).init();
     let mut feeds = [feed(), feed()];
-    let watches = feeds.each_ref().map(Feed::watch);
+    let handles = feeds.each_ref().map(Feed::handle);
     let lanes: Vec<_> = feeds.iter_mut().flat_map(|feed| feed.take_lanes().unwrap()).collect();
     let consumers: Vec<_> = lanes
         .into_iter()
@@ -146,7 +146,7 @@ fn every_batch_has_its_flow_and_every_track_a_name() {
         let slices = found.slices.values().flatten().filter(|(_, _, name, _)| name == of);
         slices.filter_map(|(.., args)| args["records"].as_u64()).sum()
     };
-    let dealt: u64 = watches.iter().map(|watch| watch.stats().reader.records).sum();
+    let dealt: u64 = handles.iter().map(|handle| handle.stats().reader.records).sum();
     assert_eq!(dealt, 4 * RECORDS);
     assert_eq!([sum("deal"), sum("place"), sum("run")], [dealt; 3], "each record once, by each stage");
     assert_eq!(found.flows.len(), taken);

@@ -145,7 +145,7 @@ impl Feed {
         let (py, Feed { running, .. }) = (slf.py(), slf.get());
         slf.get().check_single(py)?;
         // Only what comes next tells whether a pass without a plan is over: waited for where Ctrl-C ends it.
-        if running.watch(py)?.plan().is_none() {
+        if running.handle(py)?.plan().is_none() {
             running.wait(py)?;
         }
         let mut is_over = false;
@@ -202,19 +202,19 @@ impl Feed {
 
     /// What was done so far, and who waited for whom.
     fn stats(&self, py: Python<'_>) -> PyResult<Stats> {
-        Ok(Stats::new(self.running.watch(py)?.stats()))
+        Ok(Stats::new(self.running.handle(py)?.stats()))
     }
 
     /// Which record comes when, if the feed follows a plan.
     #[getter]
     fn plan(&self, py: Python<'_>) -> PyResult<Option<Plan>> {
-        Ok(self.running.watch(py)?.plan().cloned().map(Plan::new))
+        Ok(self.running.handle(py)?.plan().map(Arc::unwrap_or_clone).map(Plan::new))
     }
 
     /// The next epoch and step of each device.
     #[getter]
     fn next_steps(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64)>> {
-        let next = self.running.watch(py)?.next_steps();
+        let next = self.running.handle(py)?.next_steps();
         Ok(next.into_iter().map(|id| (id.epoch, id.step)).collect())
     }
 
@@ -251,7 +251,7 @@ impl Feed {
     /// The memory that it uses, holder by holder: the holder, the number of pieces, the bytes of each.
     #[getter]
     fn memory_budget(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, usize, usize)>> {
-        let budget = self.running.watch(py)?.memory_budget();
+        let budget = self.running.handle(py)?.memory_budget();
         Ok(budget.lines.iter().map(|line| (line.holder, line.count, line.bytes_each)).collect())
     }
 
@@ -264,7 +264,7 @@ impl Feed {
     /// Stops the reader until `unpause`; what it has dealt is still delivered.
     fn pause(&self, py: Python<'_>) -> PyResult<()> {
         self.running.with(py, |feed| {
-            feed.control().pause();
+            feed.handle().pause();
             Ok(())
         })
     }
@@ -272,7 +272,7 @@ impl Feed {
     /// Lets the reader go on after `pause`.
     fn unpause(&self, py: Python<'_>) -> PyResult<()> {
         self.running.with(py, |feed| {
-            feed.control().resume();
+            feed.handle().resume();
             Ok(())
         })
     }

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use percolator::feed::{FeedCanceller, FeedSpec, FeedWatch, LaneStats};
+use percolator::feed::{FeedHandle, FeedSpec, LaneStats};
 use percolator::{DeviceError, FeedBuilder, FeedError};
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
@@ -255,9 +255,7 @@ pub(crate) struct Running(OfProcess<Parts>);
 struct Parts {
     /// `None` once it was closed.
     feed: Mutex<Option<percolator::Feed>>,
-    canceller: FeedCanceller,
-    /// Reports on the feed's present threads; a seek replaces both.
-    watch: Mutex<FeedWatch>,
+    handle: FeedHandle,
     is_iterated: AtomicBool,
     failures: Arc<Failures>,
     /// Whether a consumer that no other thread can help is told so at once: no waiting time was set.
@@ -276,7 +274,7 @@ impl Close for Running {
     fn close(&self) {
         if self.0.is_here() {
             let parts = self.0.get_anywhere();
-            parts.canceller.cancel();
+            parts.handle.cancel();
             parts.failures.close();
             let feed = parts.feed.lock().take();
             drop(feed);
@@ -309,8 +307,7 @@ impl Running {
         });
         let feed = built.map_err(|error| failures.exception(py, &error))?;
         let parts = Parts {
-            canceller: feed.canceller(),
-            watch: Mutex::new(feed.watch()),
+            handle: feed.handle(),
             feed: Mutex::new(Some(feed)),
             is_iterated: AtomicBool::new(false),
             failures,
@@ -360,18 +357,14 @@ impl Running {
         let parts = self.0.get(py)?;
         let _turn = IteratorTurn::take(py, &parts.is_iterated)?;
         self.check_turn(py)?;
-        self.with(py, |feed| {
-            let done = run(feed);
-            *parts.watch.lock() = feed.watch();
-            done
-        })
+        self.with(py, run)
     }
 
-    /// Reports on the feed, closed or not.
-    pub(crate) fn watch(&self, py: Python<'_>) -> PyResult<FeedWatch> {
+    /// The feed's handle, whether the feed is closed or not.
+    pub(crate) fn handle(&self, py: Python<'_>) -> PyResult<FeedHandle> {
         let parts = self.0.get(py)?;
         log::hand_on(py)?;
-        Ok(parts.watch.lock().clone())
+        Ok(parts.handle.clone())
     }
 
     /// Waits for the next batch of every lane, or the end, and takes nothing. Ctrl-C ends the wait.
@@ -400,14 +393,14 @@ impl Running {
         if !parts.gives_up_alone {
             return None;
         }
-        let lanes = parts.watch.lock().stats().lanes;
+        let lanes = parts.handle.stats().lanes;
         let of_lane = |(number, _): &(usize, LaneStats)| lane.is_none_or(|lane| lane == *number);
         let mut lanes = lanes.into_iter().enumerate().filter(of_lane);
         lanes.find_map(|(_, lane)| (lane.held >= lane.ring && lane.ready == 0).then_some(lane.held))
     }
 
     pub(crate) fn cancel(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.get(py)?.canceller.cancel();
+        self.0.get(py)?.handle.cancel();
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use burn_core::data::dataloader::{DataLoader, DataLoaderIterator};
 use burn_core::tensor::Device;
 use percolator::FeedBuilder;
-use percolator::feed::FeedWatch;
+use percolator::feed::FeedHandle;
 
 use self::epoch::EpochItems;
 use self::source::Source;
@@ -124,11 +124,11 @@ impl<O> FeedLoader<O> {
         self
     }
 
-    /// Returns a handle that reports on the feed that runs now, if one does. A loader that starts again has
-    /// another one.
+    /// Returns a handle on the feed that runs now, if one does. A loader that starts again may have another
+    /// one.
     #[must_use]
-    pub fn watch(&self) -> Option<FeedWatch> {
-        self.source().ok().and_then(|source| source.watch())
+    pub fn handle(&self) -> Option<FeedHandle> {
+        self.source().ok().and_then(|source| source.handle())
     }
 
     fn source(&self) -> Result<&Arc<Source>, BurnError> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use percolator::feed::{FeedWatch, ResolvedFeed};
+use percolator::feed::{FeedHandle, ResolvedFeed};
 use percolator::order::OrderError;
 use percolator::record::StepId;
 use percolator::{Feed, FeedBuilder, FeedError};
@@ -30,7 +30,7 @@ struct State {
     /// resumes from a snapshot within one.
     begins_at: StepId,
     holder: Holder,
-    watch: Option<FeedWatch>,
+    handle: Option<FeedHandle>,
 }
 
 /// Who has the feed.
@@ -78,8 +78,8 @@ impl Source {
         let begins_at = if is_over { StepId::default() } else { stands_at };
         // What cannot be counted is an error now, and not in the first epoch.
         scope.extent(begins_at.epoch)?;
-        let watch = Some(running.watch());
-        let state = State { begins_at, holder: Holder::Loader(running, stands_at), watch };
+        let handle = Some(running.handle());
+        let state = State { begins_at, holder: Holder::Loader(running, stands_at), handle };
         Ok(Source { feed, part: Part::Whole, scope, epochs, state: Mutex::new(state) })
     }
 
@@ -103,14 +103,14 @@ impl Source {
         if matches!(state.holder, Holder::Loader(..)) {
             // A caller that divides a loader uses its parts, and this feed's threads and memory would be
             // additional.
-            (state.holder, state.watch) = (Holder::Nobody, None);
+            (state.holder, state.handle) = (Holder::Nobody, None);
         }
-        let state = State { begins_at: state.begins_at, holder: Holder::Nobody, watch: None };
+        let state = State { begins_at: state.begins_at, holder: Holder::Nobody, handle: None };
         Ok(Source { feed, part, scope, epochs: self.epochs, state: Mutex::new(state) })
     }
 
-    pub(super) fn watch(&self) -> Option<FeedWatch> {
-        self.state.lock().watch.clone()
+    pub(super) fn handle(&self) -> Option<FeedHandle> {
+        self.state.lock().handle.clone()
     }
 
     /// Lets the next epoch of the loader be the one after `epochs` epochs.
@@ -178,7 +178,7 @@ impl Session {
         };
         match feed {
             Ok(feed) => {
-                state.watch = Some(feed.watch());
+                state.handle = Some(feed.handle());
                 Ok(Session { source: source.clone(), feed, extent, items_before, at })
             }
             Err(error) => {
@@ -212,7 +212,7 @@ impl Session {
         let Session { source, feed, .. } = self;
         drop(feed);
         let mut state = source.state.lock();
-        (state.holder, state.watch) = (Holder::Nobody, None);
+        (state.holder, state.handle) = (Holder::Nobody, None);
     }
 
     /// Notes the error with which the feed ended.
@@ -223,5 +223,5 @@ impl Session {
 
 /// The step that the slowest of a feed's lanes gets next.
 fn next_step(feed: &Feed) -> StepId {
-    feed.watch().next_steps().into_iter().min().unwrap_or_default()
+    feed.next_steps().into_iter().min().unwrap_or_default()
 }

@@ -82,7 +82,7 @@ fn the_feed_of_an_epoch_goes_on_to_the_next() {
         let mut passes = Vec::new();
         for _ in 0..3 {
             epoch(&loader);
-            passes.push(loader.watch().unwrap().stats().lanes[0].records);
+            passes.push(loader.handle().unwrap().stats().lanes[0].records);
         }
         // Its statistics would have started over.
         assert_eq!(passes, [23, 46, 69]);

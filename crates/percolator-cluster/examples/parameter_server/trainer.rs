@@ -47,12 +47,12 @@ pub(crate) fn run(options: &TrainerOptions) -> anyhow::Result<Ended> {
     note(&format!("{who}: process {}, has joined the job {}", std::process::id(), job.name));
 
     // A trainer that waits for a block, which others have, stops as well.
-    let (canceller, cancels) = (leased.feed().canceller(), asked.clone());
+    let (handle, cancels) = (leased.feed().handle(), asked.clone());
     thread::spawn(move || {
         while !cancels.load(Ordering::Relaxed) {
             thread::sleep(LOOK);
         }
-        canceller.cancel();
+        handle.cancel();
     });
     let servers = Servers::new(&who, &metadata, job, options.patience, &asked);
     let trained = train(&mut leased, servers, options.rest, &asked);

@@ -58,7 +58,7 @@ pub struct Confirmed {
 /// What is confirmed is said to the records beside the training: asking for a step waits for data alone. If
 /// the records cannot be reached, all steps of the blocks that were taken come first, and then, after some
 /// [patience](Leases::patience), an error that [may pass](LeaseError::may_pass): the feed can be asked again.
-/// After any other error, it has ended. Its [canceller](Feed::canceller) ends a wait for a step at once.
+/// After any other error, it has ended. Its [handle](Feed::handle) can end a wait for a step at once.
 ///
 /// A step counts once it is confirmed: by asking for the next one, or, if that was [chosen](Confirm::ByCall),
 /// by [`confirm`](Self::confirm). If the worker dies before, another one gets the block. If the worker was
@@ -174,8 +174,8 @@ impl LeasedFeed {
     /// Waits until all that was confirmed so far counts, or is known to be lost; it confirms nothing itself.
     /// Returns how many steps count now, and which blocks were lost.
     ///
-    /// The feed's [canceller](Feed::canceller) does not end this wait: what a worker has done last is to
-    /// count as well.
+    /// The feed's [handle](Feed::handle) does not end this wait: what a worker has done last is to count as
+    /// well.
     ///
     /// # Errors
     ///

@@ -150,12 +150,12 @@ fn a_feed_goes_on_with_an_etcd_that_was_killed() {
 fn a_worker_is_stopped_while_etcd_stands_still() {
     let Some(etcd) = Etcd::start(&[]) else { return };
     let mut leased = join(&etcd.options(), TTL);
-    let canceller = leased.feed().canceller();
+    let handle = leased.feed().handle();
     let mut seen = BTreeMap::new();
     take(&mut leased, &mut seen, 1);
     etcd.pause();
     until_error(&mut leased, &mut seen);
-    canceller.cancel();
+    handle.cancel();
     let ends = leased.find_map(|step| match step {
         Err(error) if !error.may_pass() => Some(error),
         _ => None,

@@ -222,12 +222,12 @@ fn a_wait_in_an_outage_is_ended_at_once() {
         let shared = MemoryMetadata::new();
         let cable = Faulty::new(&shared, 0);
         let mut leased = of(cable.clone()).patience(Duration::from_secs(100_000)).feed(feed(1)).unwrap();
-        let canceller = leased.feed().canceller();
+        let handle = leased.feed().handle();
         leased.next().unwrap().unwrap();
         cable.cut_off();
         let error = thread::scope(|scope| {
             let waits = scope.spawn(|| until_error(&mut leased).1);
-            canceller.cancel();
+            handle.cancel();
             waits.join().unwrap()
         });
         assert!(matches!(error, LeaseError::Of(FeedError::Cancelled)), "{error}");

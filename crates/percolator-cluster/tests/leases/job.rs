@@ -139,12 +139,12 @@ fn a_watched_feed_gives_its_blocks_back() {
     let metadata = memory();
     let mut leased = leases(&metadata).feed(feed(1)).unwrap();
     leased.next().unwrap().unwrap();
-    let watch = leased.feed().watch();
+    let handle = leased.feed().handle();
     drop(leased);
     let status = Job::open(metadata.clone(), "numbers").unwrap().status().unwrap();
     assert_eq!(status.workers, []);
     assert!(status.open.iter().all(|open| open.holders.is_empty()));
-    assert!(watch.stats().lanes[0].batches > 0);
+    assert!(handle.stats().lanes[0].batches > 0);
 }
 
 /// What is judged of a job under way is what is done of it: nothing looks as if it were missing.

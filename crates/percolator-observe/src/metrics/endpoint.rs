@@ -247,7 +247,7 @@ mod tests {
         let feeds = Feeds::new();
         // Together far more than the buffers of a connection have room for.
         for number in 0..3000 {
-            feeds.put(number.to_string(), feed.watch());
+            feeds.put(number.to_string(), feed.handle());
         }
         // Long enough for an answer that is read, on any machine. What is given up takes all of it.
         let time = Duration::from_secs(10);

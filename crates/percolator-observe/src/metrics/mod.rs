@@ -10,7 +10,7 @@ mod scrape;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use percolator::feed::FeedWatch;
+use percolator::feed::FeedHandle;
 
 pub use self::endpoint::{Endpoint, EndpointError};
 pub use self::facade::{Facade, Publisher, describe};
@@ -23,7 +23,7 @@ pub const PORT: u16 = 9464;
 
 /// Feeds by name. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Feeds(Arc<RwLock<Vec<(String, FeedWatch)>>>);
+pub struct Feeds(Arc<RwLock<Vec<(String, FeedHandle)>>>);
 
 impl Feeds {
     /// Returns an empty list.
@@ -32,13 +32,13 @@ impl Feeds {
         Feeds::default()
     }
 
-    /// Adds a feed, or replaces the one of this name: after a [seek](percolator::Feed::seek), for example.
-    pub fn put(&self, name: impl Into<String>, watch: FeedWatch) {
+    /// Adds a feed, or replaces the one of this name.
+    pub fn put(&self, name: impl Into<String>, handle: FeedHandle) {
         let name = name.into();
         let mut feeds = self.0.write();
         match feeds.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) => *known = watch,
-            None => feeds.push((name, watch)),
+            Some((_, known)) => *known = handle,
+            None => feeds.push((name, handle)),
         }
     }
 
@@ -50,6 +50,6 @@ impl Feeds {
     /// Returns the present state of each feed, in the order in which they were added.
     #[must_use]
     pub fn numbers(&self) -> Vec<(String, Numbers)> {
-        self.0.read().iter().map(|(name, watch)| (name.clone(), Numbers::of(watch))).collect()
+        self.0.read().iter().map(|(name, handle)| (name.clone(), Numbers::of(handle))).collect()
     }
 }

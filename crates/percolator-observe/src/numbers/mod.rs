@@ -11,7 +11,7 @@ pub use self::render::render;
 pub(crate) use self::family::{Labels, visit};
 
 use percolator::Stats;
-use percolator::feed::FeedWatch;
+use percolator::feed::FeedHandle;
 use percolator::record::StepId;
 
 /// One number of a feed.
@@ -47,16 +47,16 @@ pub struct Numbers {
 impl Numbers {
     /// Returns the present state of a feed.
     #[must_use]
-    pub fn of(watch: &FeedWatch) -> Self {
-        let budget = watch.memory_budget();
+    pub fn of(handle: &FeedHandle) -> Self {
+        let budget = handle.memory_budget();
         let lines = budget.lines.iter().map(|line| (line.holder, line.bytes() as u64));
         // First: what is not yet over is not called final.
-        let has_ended = watch.has_ended();
+        let has_ended = handle.has_ended();
         Numbers {
-            stats: watch.stats(),
-            is_paused: watch.is_paused(),
+            stats: handle.stats(),
+            is_paused: handle.is_paused(),
             has_ended,
-            next: watch.next_steps(),
+            next: handle.next_steps(),
             budget: sums(lines),
         }
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use percolator::feed::FeedControl;
+use percolator::feed::FeedHandle;
 use percolator_files::shown;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -41,27 +41,27 @@ impl Key {
 
     /// Does what is asked of the feed; returns what to tell the user. A feed of another program cannot be
     /// controlled.
-    pub(super) fn apply(self, control: Option<&FeedControl>) -> Option<String> {
+    pub(super) fn apply(self, handle: Option<&FeedHandle>) -> Option<String> {
         if matches!(self, Key::Quit | Key::Interrupt) {
             return None;
         }
-        let Some(control) = control else {
+        let Some(handle) = handle else {
             return Some("the feed is in another program: it can only be watched".to_owned());
         };
-        let threads = control.threads();
+        let threads = handle.threads();
         match self {
-            Key::Pause if control.is_paused() => {
-                control.resume();
+            Key::Pause if handle.is_paused() => {
+                handle.resume();
                 Some("resumed".to_owned())
             }
             Key::Pause => {
-                control.pause();
+                handle.pause();
                 Some("paused: what was read is still delivered".to_owned())
             }
             Key::Fewer if threads <= 1 => Some("one thread has to stay".to_owned()),
             Key::More | Key::Fewer => {
                 let wanted = if self == Key::More { threads + 1 } else { threads - 1 };
-                Some(match control.set_threads(wanted) {
+                Some(match handle.set_threads(wanted) {
                     Ok(threads) if threads == wanted => format!("worker threads from now on: {threads}"),
                     Ok(_) => "the feed has ended: no thread is added".to_owned(),
                     // The budget's lines would fill the screen.

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use percolator::feed::FeedControl;
+use percolator::feed::FeedHandle;
 use percolator_files::shown;
 
 use super::Subject;
@@ -55,7 +55,7 @@ impl Subject for Remote {
         self.last.lock().clone()
     }
 
-    fn control(&self) -> Option<&FeedControl> {
+    fn handle(&self) -> Option<&FeedHandle> {
         None
     }
 }

@@ -91,7 +91,7 @@ pub fn watch(subject: &mut dyn Subject, is_over: impl Fn() -> bool) -> io::Resul
                 match key {
                     Key::Quit => return Ok(Left::Quit),
                     Key::Interrupt => return Ok(Left::Interrupted),
-                    key => note = key.apply(subject.control()).map(|said| (said, Instant::now())),
+                    key => note = key.apply(subject.handle()).map(|said| (said, Instant::now())),
                 }
                 is_changed = true;
             }
@@ -172,7 +172,7 @@ impl Screen {
             self.terminal.resize(area)?;
             self.area = area;
         }
-        let can_control = subject.control().is_some();
+        let can_control = subject.handle().is_some();
         self.terminal.draw(|frame| draw(frame, subject.name(), history, can_control, note)).map(drop)
     }
 }

@@ -1,7 +1,7 @@
 //! What the view shows: a feed of this program, or one of another.
 
 use percolator::Feed;
-use percolator::feed::{FeedControl, FeedWatch};
+use percolator::feed::FeedHandle;
 
 use crate::Numbers;
 
@@ -17,23 +17,22 @@ pub trait Subject {
     /// A text for the user.
     fn numbers(&mut self) -> Result<Numbers, String>;
 
-    /// Returns the control of the feed, if it is in this program.
-    fn control(&self) -> Option<&FeedControl>;
+    /// Returns the handle of the feed, if it is in this program.
+    fn handle(&self) -> Option<&FeedHandle>;
 }
 
 /// A feed of this program.
 #[derive(Debug)]
 pub struct Local {
     name: String,
-    watch: FeedWatch,
-    control: FeedControl,
+    handle: FeedHandle,
 }
 
 impl Local {
     /// A feed, under a name for its title. The feed itself may go elsewhere.
     #[must_use]
     pub fn new(name: impl Into<String>, feed: &Feed) -> Self {
-        Local { name: name.into(), watch: feed.watch(), control: feed.control() }
+        Local { name: name.into(), handle: feed.handle() }
     }
 }
 
@@ -43,10 +42,10 @@ impl Subject for Local {
     }
 
     fn numbers(&mut self) -> Result<Numbers, String> {
-        Ok(Numbers::of(&self.watch))
+        Ok(Numbers::of(&self.handle))
     }
 
-    fn control(&self) -> Option<&FeedControl> {
-        Some(&self.control)
+    fn handle(&self) -> Option<&FeedHandle> {
+        Some(&self.handle)
     }
 }

@@ -28,9 +28,9 @@ fn anywhere() -> SocketAddr {
 #[test]
 fn the_numbers_of_a_feed_are_served_while_it_runs() {
     let mut train = feed(400).epochs(1).build().unwrap();
-    let watch = train.watch();
+    let handle = train.handle();
     let feeds = Feeds::new();
-    feeds.put("train", watch.clone());
+    feeds.put("train", handle.clone());
     let endpoint = Endpoint::serve(anywhere(), &feeds).unwrap();
     let address = endpoint.address();
     let mut before = 0;
@@ -48,9 +48,9 @@ fn the_numbers_of_a_feed_are_served_while_it_runs() {
     drop(train);
     // Nothing changes any more: what is served is what the feed says.
     let found = scrape(&format!("http://{address}"), None).unwrap();
-    assert_eq!(found, [("train".to_owned(), Numbers::of(&watch))]);
+    assert_eq!(found, [("train".to_owned(), Numbers::of(&handle))]);
     assert_eq!(scrape(&format!("http://{address}/metrics/"), None).unwrap(), found);
-    feeds.put("test", watch);
+    feeds.put("test", handle);
     assert_eq!(scrape(&format!("http://{address}/"), None).unwrap().len(), 2);
     feeds.remove("train");
     assert_eq!(scrape(&format!("http://{address}/"), None).unwrap()[0].0, "test");
@@ -143,11 +143,11 @@ fn the_facade_has_the_same_numbers() {
     let mut train = feed(40).epochs(1).devices(["host:0", "host:1"].map(|name| name.parse().unwrap()));
     train = train.threads(2);
     let mut train = train.build().unwrap();
-    let watch = train.watch();
+    let handle = train.handle();
     train.steps().for_each(|step| drop(step.unwrap()));
     drop(train);
     let recorder = PrometheusBuilder::new().build_recorder();
-    let numbers = Numbers::of(&watch);
+    let numbers = Numbers::of(&handle);
     metrics::with_local_recorder(&recorder, || {
         describe();
         // Twice: only what has come since is added.
@@ -167,14 +167,14 @@ fn the_facade_has_the_same_numbers() {
     assert_eq!((&*name, found), ("train", due));
 }
 
-/// A seek begins a new watch, whose counters begin at 0.
+/// A seek begins new counters, from 0.
 #[test]
 fn the_facades_counters_go_on_after_a_seek() {
     let after = |records: u64| {
         let mut feed = feed(records).epochs(1).build().unwrap();
-        let watch = feed.watch();
+        let handle = feed.handle();
         feed.steps().for_each(|step| drop(step.unwrap()));
-        Numbers::of(&watch)
+        Numbers::of(&handle)
     };
     let recorder = PrometheusBuilder::new().build_recorder();
     let mut facade = Facade::default();

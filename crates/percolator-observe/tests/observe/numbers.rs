@@ -141,7 +141,7 @@ fn names_keep_to_the_rules_of_prometheus() {
 #[test]
 fn no_counter_ever_falls() {
     let mut feed = crate::feed(4000).epochs(3).prefetch(1).build().unwrap();
-    let (watch, control) = (feed.watch(), feed.control());
+    let handle = feed.handle();
     let mut lane = feed.take_lanes().unwrap().remove(0);
     let consumer = std::thread::spawn(move || lane.by_ref().for_each(|batch| drop(batch.unwrap())));
     let mut before: HashMap<_, f64> = HashMap::new();
@@ -149,11 +149,11 @@ fn no_counter_ever_falls() {
         // Once more after the end.
         let is_last = consumer.is_finished();
         match look % 4 {
-            0 => control.pause(),
-            2 => drop(control.set_threads(1 + look / 4 % 3).unwrap()),
-            _ => control.resume(),
+            0 => handle.pause(),
+            2 => drop(handle.set_threads(1 + look / 4 % 3).unwrap()),
+            _ => handle.resume(),
         }
-        for sample in Numbers::of(&watch).samples() {
+        for sample in Numbers::of(&handle).samples() {
             if sample.family.kind == Kind::Counter {
                 let known = before.entry((sample.family.name, sample.labels.clone())).or_insert(0.0);
                 assert!(sample.value >= *known, "{sample:?} was {known}");
@@ -165,5 +165,5 @@ fn no_counter_ever_falls() {
         }
     }
     consumer.join().unwrap();
-    assert!(Numbers::of(&watch).has_ended);
+    assert!(Numbers::of(&handle).has_ended);
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use percolator::feed::FeedControl;
+use percolator::feed::FeedHandle;
 use percolator_observe::Numbers;
 use percolator_observe::view::{Subject, watch};
 
@@ -25,7 +25,7 @@ impl Subject for Panics {
         Ok(Numbers::default())
     }
 
-    fn control(&self) -> Option<&FeedControl> {
+    fn handle(&self) -> Option<&FeedHandle> {
         None
     }
 }

@@ -9,7 +9,7 @@ use crate::common::{elements, next, numbers, positions, row_of, rows_of};
 #[test]
 fn a_held_tensor_never_changes_while_the_feed_goes_on() {
     let mut feed = numbers(positions(20, None)).epochs(10).prefetch(2).build().unwrap();
-    let watch = feed.watch();
+    let handle = feed.handle();
     let mut steps = feed.tensors(Device::Cpu).unwrap();
     let held = steps.next().unwrap().unwrap().take("x").unwrap();
     let address = held.data_ptr();
@@ -24,9 +24,9 @@ fn a_held_tensor_never_changes_while_the_feed_goes_on() {
         others += 1;
     }
     assert_eq!(others, 49);
-    assert_eq!(watch.stats().lanes[0].held, 1);
+    assert_eq!(handle.stats().lanes[0].held, 1);
     drop(held);
-    assert_eq!(watch.stats().lanes[0].held, 0);
+    assert_eq!(handle.stats().lanes[0].held, 0);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn whatever_shares_the_storage_keeps_the_batch() {
         }),
     ];
     let mut feed = numbers(positions(20, None)).epochs(2).prefetch(1).build().unwrap();
-    let watch = feed.watch();
+    let handle = feed.handle();
     let mut steps = feed.tensors(Device::Cpu).unwrap();
     for (number, (what, keep)) in keeps.into_iter().enumerate() {
         let first = u8::try_from(number % 5 * 4).unwrap();
@@ -70,11 +70,11 @@ fn whatever_shares_the_storage_keeps_the_batch() {
         let kept = keep(tensors.get("x").unwrap());
         let before: Vec<f32> = elements(&kept.copy());
         drop(tensors);
-        assert_eq!(watch.stats().lanes[0].held, 1, "{what} keeps the batch");
+        assert_eq!(handle.stats().lanes[0].held, 1, "{what} keeps the batch");
         assert_eq!(elements::<f32>(&kept), before);
         assert!(before.contains(&row_of(first + 2)[1]), "{what} is of this batch: {before:?}");
         drop(kept);
-        assert_eq!(watch.stats().lanes[0].held, 0, "{what} was the last");
+        assert_eq!(handle.stats().lanes[0].held, 0, "{what} was the last");
     }
 }
 
@@ -92,18 +92,18 @@ fn a_copy_does_not_keep_the_batch() {
 #[test]
 fn a_graph_keeps_what_it_has_saved() {
     let mut feed = numbers(positions(8, None)).epochs(1).prefetch(1).build().unwrap();
-    let watch = feed.watch();
+    let handle = feed.handle();
     let mut steps = feed.tensors(Device::Cpu).unwrap();
     let weights = Tensor::ones([3, 1], (Kind::Float, Device::Cpu)).set_requires_grad(true);
     let mut tensors = steps.next().unwrap().unwrap();
     let loss = tensors.take("x").unwrap().matmul(&weights).sum(Kind::Float);
     drop(tensors);
-    assert_eq!(watch.stats().lanes[0].held, 1, "the gradient of the weights needs x");
+    assert_eq!(handle.stats().lanes[0].held, 1, "the gradient of the weights needs x");
     loss.backward();
     // The gradient is the sum over the records: 0 + 1 + 2 + 3, and a quarter and a half more for each.
     assert_eq!(elements::<f32>(&weights.grad()), [6.0, 7.0, 8.0]);
     drop(loss);
-    assert_eq!(watch.stats().lanes[0].held, 0, "the graph is gone");
+    assert_eq!(handle.stats().lanes[0].held, 0, "the graph is gone");
     assert_eq!(elements::<f32>(steps.next().unwrap().unwrap().get("x").unwrap()), rows_of(4..8));
 }
 
@@ -124,7 +124,7 @@ fn each_tensor_of_a_batch_keeps_all_of_it() {
 #[test]
 fn tensors_may_be_dropped_on_other_threads() {
     let mut feed = numbers(positions(40, None)).epochs(5).prefetch(3).build().unwrap();
-    let watch = feed.watch();
+    let handle = feed.handle();
     std::thread::scope(|scope| {
         let mut droppers = Vec::new();
         for step in feed.tensors(Device::Cpu).unwrap() {
@@ -140,7 +140,7 @@ fn tensors_may_be_dropped_on_other_threads() {
         }
         droppers.into_iter().for_each(|dropper| dropper.join().unwrap());
     });
-    assert_eq!(watch.stats().lanes[0].held, 0);
+    assert_eq!(handle.stats().lanes[0].held, 0);
 }
 
 #[test]

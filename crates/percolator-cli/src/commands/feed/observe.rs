@@ -71,7 +71,7 @@ impl ObserveArgs {
     pub(super) fn publish(&self, feed: &percolator::Feed) -> anyhow::Result<Option<Endpoint>> {
         let Some(address) = self.metrics else { return Ok(None) };
         let feeds = Feeds::new();
-        feeds.put(NAME, feed.watch());
+        feeds.put(NAME, feed.handle());
         Ok(Some(Endpoint::serve(address, &feeds)?))
     }
 
@@ -86,7 +86,7 @@ impl ObserveArgs {
         if !self.watch {
             return (consumer::consume(consumers, enough), Ok(()));
         }
-        let (mut subject, control) = (Local::new(NAME, feed), feed.control());
+        let (mut subject, handle) = (Local::new(NAME, feed), feed.handle());
         std::thread::scope(|scope| {
             let consume = move || consumer::consume(consumers, enough);
             let work =
@@ -104,12 +104,12 @@ impl ObserveArgs {
                     if enough.signals.caught().is_some() || !work.is_finished() {
                         enough.call_off();
                     }
-                    control.resume();
+                    handle.resume();
                 });
                 let looked = Cell::new(Instant::now());
                 view::watch(&mut subject, || {
                     let since = looked.replace(Instant::now()).elapsed();
-                    if control.is_paused() {
+                    if handle.is_paused() {
                         enough.postpone(since);
                     }
                     work.is_finished() || enough.signals.caught().is_some()

@@ -46,7 +46,7 @@ pub(super) fn json(
     error: Option<&anyhow::Error>,
     stopped_by: Option<&str>,
 ) -> Value {
-    let (numbers, sizing) = (Numbers::of(&feed.watch()), feed.sizing());
+    let (numbers, sizing) = (Numbers::of(&feed.handle()), feed.sizing());
     let stats = &numbers.stats;
     let line = |line: &BudgetLine| {
         let BudgetLine { holder, count, bytes_each } = line;
