@@ -324,8 +324,8 @@ fn cancelling_ends_a_run_that_begins_again_or_comes_after_its_end() {
         |source| {
             let mut feed = feed(source, Faults::default()).epochs(Epochs::OnePass).build().unwrap();
             assert_eq!(feed.epoch().unwrap().count(), 1);
-            let canceller = feed.canceller();
-            let cancelling = thread::spawn(move || canceller.cancel());
+            let handle = feed.handle();
+            let cancelling = thread::spawn(move || handle.cancel());
             let seen: Result<Vec<_>, _> =
                 feed.epoch().and_then(|epoch| epoch.map(|batch| Ok(records(&batch?))).collect());
             match seen {
