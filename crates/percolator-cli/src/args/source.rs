@@ -1,16 +1,16 @@
 //! What to read, by its path: a net, or databases.
 
 use std::fs;
-use std::io::{ErrorKind, Read as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
 use percolator::feed::SourceSpec;
 use percolator::{FeedBuilder, Net, Transform};
-use percolator_files::what::{Kind, Thing};
-use percolator_files::{glob, input_file, shown};
-use percolator_tfrecord::Reader;
+use percolator_data::{Kind, OpenError};
+use percolator_files::what::{self, Thing};
+use percolator_files::{input_file, shown};
 
 use crate::args::described::Described;
 use crate::args::{OpenArgs, StateArgs, TransformArgs, with};
@@ -18,9 +18,6 @@ use crate::terminal::out::tell;
 
 /// The arguments that say what to read.
 pub(crate) const WHAT_TO_READ: [&str; 5] = ["paths", "net", "lmdb", "leveldb", "tfrecord"];
-
-/// The most files of a folder that are opened to find out whether they have records.
-const FILES_TRIED_MAX: usize = 16;
 
 /// What to read, as given.
 #[derive(Debug, Args)]
@@ -129,8 +126,8 @@ fn is_net(path: &Path) -> bool {
         return false;
     }
     match Thing::at(path).map(|thing| thing.kind()) {
-        Some(Kind::Net) => true,
-        Some(Kind::Text) => Net::open(path).is_ok(),
+        Some(what::Kind::Net) => true,
+        Some(what::Kind::Text) => Net::open(path).is_ok(),
         None => may_begin_net(path) && Net::open(path).is_ok(),
         Some(_) => false,
     }
@@ -148,39 +145,21 @@ fn may_begin_net(path: &Path) -> bool {
 
 /// How the records at a path are stored.
 fn format_of(path: &Path, root: &Path) -> anyhow::Result<Format> {
-    if is_named(path, "mdb") {
-        return Ok(Format::Lmdb);
-    }
     let at = root.join(path);
-    let (name, thing) = (shown::path(&at), Thing::at(&at));
-    let is_folder = match fs::metadata(&at) {
-        Ok(found) => found.is_dir(),
-        Err(error) => match thing {
-            Some(thing) => bail!("{name}: it is {thing}"),
-            None if error.kind() == ErrorKind::NotFound && glob::is_pattern(path.as_os_str()) => false,
-            None => bail!("{name}: {error}: give the path of what is to be read"),
+    let (found, is_known) = match Kind::at(root, path) {
+        Ok(Some(Kind::Lmdb)) => return Ok(Format::Lmdb),
+        Ok(Some(Kind::LevelDb)) => return Ok(Format::LevelDb),
+        Ok(Some(Kind::TfRecord)) => return Ok(Format::TfRecord),
+        Ok(kind) => match Thing::at(&at) {
+            Some(thing) => (format!("it is {thing}"), true),
+            None if kind.is_none() => ("found a model's files".to_owned(), false),
+            None => ("found a list of images".to_owned(), false),
         },
+        Err(OpenError::NoDataSet { found, hint, .. }) => (found, hint.is_empty()),
+        Err(error) => return Err(error.into()),
     };
-    Ok(match thing {
-        Some(thing) if thing.kind() == Kind::Lmdb => Format::Lmdb,
-        Some(thing) if thing.kind() == Kind::LevelDb => Format::LevelDb,
-        Some(thing)
-            if is_folder && thing.kind() != Kind::TfRecord && !has_records(&at)
-                || matches!(thing.kind(), Kind::List | Kind::Idx | Kind::Mean | Kind::Model) =>
-        {
-            bail!("{name}: neither a net nor data that can be fed: it is {thing}")
-        }
-        // Anything else can be opened as records, and the error then says what is wrong with it.
-        _ => Format::TfRecord,
-    })
-}
-
-/// Whether a folder has TFRecord files, whatever else is in it.
-fn has_records(folder: &Path) -> bool {
-    let has_one =
-        |file: &PathBuf| Reader::open(file).is_ok_and(|mut file| matches!(file.advance(), Ok(Some(_))));
-    let files = percolator_tfrecord::files(folder).unwrap_or_default();
-    files.iter().take(FILES_TRIED_MAX).any(has_one)
+    let hint = if is_known { "" } else { "; give a net, an LMDB, a LevelDB, or TFRecord files" };
+    bail!("{}: neither a net nor data that can be fed: {found}{hint}", shown::path(&at))
 }
 
 impl Source {
@@ -291,14 +270,15 @@ mod tests {
         };
         put("lmdb/data.mdb", b"");
         put("leveldb/CURRENT", b"");
-        put("records/part-0", b"records");
         put("empty", b"");
         put("cats/list", b"cat.jpg 3\n");
         let mut record = Vec::new();
         percolator_tfrecord::write_record(&mut record, b"record").unwrap();
+        put("records/part-0", &record);
         put("mixed/part-0", &record);
         put("mixed/thumbs/a.jpg", b"");
         put("x.prototxt/data.mdb", b"");
+        put("x.mdb", b"");
         put("weights", b"\x0a\x02ab");
         put("packed", b"\x1f\x8b\x08\0");
         put("net.txt", b"layer { name: \"a\" type: \"Data\" top: \"a\" }\n");
@@ -325,11 +305,15 @@ mod tests {
             assert_eq!(found(root, words).unwrap(), due, "{words:?}");
         }
         put("classes/cat/1.jpg", b"");
-        let missing = format!("{}: No such file or directory", at("none").display());
-        let are_not: [(&[&str], &str); 6] = [
+        put("files/unknown", b"records");
+        put("m.index", b"");
+        let missing = format!("{}: cannot find it: No such file or directory", at("none").display());
+        let are_not: [(&[&str], &str); 8] = [
             (&["none"], &missing),
             (&["classes"], "neither a net nor data that can be fed: it is a folder with a folder of images"),
             (&["cats/list"], "cats/list: neither a net nor data that can be fed: it is a list of images"),
+            (&["files"], "found a folder of 1 other files, such as unknown; give a net, an LMDB"),
+            (&["m"], "m: neither a net nor data that can be fed: found a model's files; give a net"),
             (&["lmdb", &*net], "net.txt: a net cannot be combined with other data sets: give it alone"),
             (&["--net", "a", "lmdb"], "cannot be used with"),
             (&[], "<PATH>"),

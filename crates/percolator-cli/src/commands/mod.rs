@@ -32,7 +32,7 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::terminal::log;
 
@@ -41,7 +41,7 @@ const AFTER_HELP: &str = "\
 The exit code is 0 if all is well, 1 if the command looked and found something wrong, and 2 if it could not
 look, could not do what it was asked, or was called wrongly. SIGHUP, SIGINT and SIGTERM end it with 129, 130
 and 143.
-RUST_LOG=info logs more than warnings and errors, on standard error.
+-v, or RUST_LOG=info, logs more than warnings and errors, on standard error.
 --version, unlike -V, also says what this build has and what it finds on this machine.
 percolator help COMMAND lists the options of a command.";
 
@@ -58,6 +58,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
 #[derive(Debug, Parser)]
 #[command(name = "percolator", version, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
+    /// Log more than warnings and errors on standard error: -v what is decided, -vv and -vvv each detail.
+    /// RUST_LOG, if it is set, says instead what is logged.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
@@ -138,16 +142,22 @@ impl Cli {
             let said: &'static str = version::long().leak();
             command = command.long_version(said);
         }
-        Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+        let matches = command.get_matches();
+        // Clap refuses both only where both are known, and not every command has --quiet.
+        if matches.get_count("verbose") > 0 && is_quiet(&matches) {
+            let message = "the argument '--verbose' cannot be used with '--quiet'";
+            Cli::command().error(ErrorKind::ArgumentConflict, message).exit()
+        }
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         // A feed may be traced, which is a part of logging: it starts that itself.
         if !matches!(self.command, Command::Feed(_)) {
-            log::init(None, false);
+            log::init(self.verbose, None, false);
         }
         match self.command {
-            Command::Feed(feed) => return feed.run(),
+            Command::Feed(feed) => return feed.run(self.verbose),
             Command::Watch(watch) => return watch.run(),
             Command::Convert(convert) => return convert.run(),
             Command::Verify(verify) => return verify.run(),
@@ -169,6 +179,12 @@ impl Cli {
         }?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Whether a command, or its subcommand, is given --quiet.
+fn is_quiet(matches: &ArgMatches) -> bool {
+    matches!(matches.try_get_one::<bool>("quiet"), Ok(Some(true)))
+        || matches.subcommand().is_some_and(|(_, matches)| is_quiet(matches))
 }
 
 /// Ends the process as clap does where it misses arguments.
@@ -225,7 +241,8 @@ mod tests {
 
     #[test]
     fn a_short_option_is_the_same_one_everywhere() {
-        const SHORT: [(&str, char); 4] = [("force", 'f'), ("out", 'o'), ("quiet", 'q'), ("threads", 'j')];
+        const SHORT: [(&str, char); 5] =
+            [("force", 'f'), ("out", 'o'), ("quiet", 'q'), ("threads", 'j'), ("verbose", 'v')];
         let mut found = 0;
         each_argument(&Cli::command(), &mut |command, argument| {
             let long = argument.get_long();

@@ -17,8 +17,16 @@ const HELD_BYTES_MAX: usize = 1 << 20;
 /// What was logged while the terminal is drawn on; `None` while it is not.
 static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 
-/// Starts the logging. Without RUST_LOG, warnings and errors are logged.
-pub(crate) fn init(trace: Option<&TraceFile>, marks_ranges: bool) {
+/// Starts the logging. Without RUST_LOG, warnings and errors are logged, and the more of Percolator's own
+/// packages, the more often `--verbose` is given.
+pub(crate) fn init(verbose: u8, trace: Option<&TraceFile>, marks_ranges: bool) {
+    // The names of all of them begin like this.
+    let filter = match verbose {
+        0 => "warn",
+        1 => "warn,percolator=info",
+        2 => "warn,percolator=debug",
+        _ => "warn,percolator=trace",
+    };
     let logged = tracing_subscriber::fmt::layer()
         .with_writer(|| Stderr)
         .with_ansi(io::stderr().is_terminal())
@@ -35,7 +43,7 @@ pub(crate) fn init(trace: Option<&TraceFile>, marks_ranges: bool) {
             })
             .delimited(" "),
         )
-        .with_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()));
+        .with_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| filter.into()));
     tracing_subscriber::registry()
         .with(logged)
         .with(trace.map(TraceFile::layer))

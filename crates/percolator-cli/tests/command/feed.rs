@@ -143,7 +143,7 @@ fn options_for_kinds_of_data_still_work_and_say_that_a_path_is_enough() {
     for (args, due) in [
         (&["--lmdb", "raw_lmdb", "--net", "none.prototxt"][..], "cannot be used with"),
         (&["none.prototxt", "--lmdb", "raw_lmdb"], "a net cannot be combined with other data sets"),
-        (&["none", "--leveldb", "raw_leveldb_log"], "none: No such file or directory"),
+        (&["none", "--leveldb", "raw_leveldb_log"], "none: cannot find it: No such file or directory"),
         (&["--lmdb", "raw_leveldb_log"], "not an LMDB: it is a LevelDB"),
         (&["--lmdb", "raw_lmdb", "--level", "0"], "select a layer of a net, and no net is given"),
         (&["--lmdb", "raw_lmdb", "--allow-log-gaps"], "--allow-log-gaps is for a LevelDB"),
@@ -153,6 +153,28 @@ fn options_for_kinds_of_data_still_work_and_say_that_a_path_is_enough() {
     ] {
         let message = refuse(args, 2);
         assert!(message.contains(due), "{args:?}: {message}");
+    }
+}
+
+#[test]
+fn what_is_logged_is_as_verbose_as_asked_for() {
+    let said = |args: &[&str], filter: Option<&str>| {
+        let mut command = command_with("feed", &["raw_lmdb", "--batches", "2"]);
+        let output = command.args(args).envs(filter.map(|filter| ("RUST_LOG", filter))).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(said(&[], None), "");
+    let info = said(&["-v"], None);
+    assert!(info.contains("the feed starts") && !info.contains("DEBUG"), "{info}");
+    assert!(said(&["-vv"], None).contains("DEBUG"));
+    assert_eq!(said(&["-v"], Some("error")), "", "RUST_LOG goes before it");
+    // Also before the command's name.
+    for args in [["digest", "raw_lmdb", "-q", "-v"], ["-v", "digest", "raw_lmdb", "--quiet"]] {
+        let output = command(args[0]).args(&args[1..]).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("'--verbose' cannot be used with '--quiet'"), "{message}");
     }
 }
 
@@ -170,7 +192,7 @@ fn what_is_below_the_root_goes_before_a_net_beside_it() {
     let [printed, message] = run("x");
     assert!(printed.contains("3 records"), "{printed}{message}");
     let [printed, message] = run("gone");
-    assert!(printed.is_empty() && message.contains("r/gone: No such file or directory"), "{message}");
+    assert!(printed.is_empty() && message.contains("r/gone: cannot find it: No such file"), "{message}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn the_command_takes_several_databases() {
     let (is_well, text) = run("raw_lmdb raw_leveldb_log --once");
     assert!(is_well && text.contains("128 records"), "{text}");
     let (is_well, text) = run("raw_lmdb nowhere --once");
-    assert!(!is_well && text.contains("nowhere: No such file or directory"), "{text}");
+    assert!(!is_well && text.contains("nowhere: cannot find it: No such file or directory"), "{text}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn the_command_refuses_what_cannot_be() {
         ("--global-batch-size 4", "give PATH, --records M or --files M,M,...\n\nUsage: percolator plan"),
         ("none.prototxt --global-batch-size 4", "this is a net, and a plan is of data: give the data that"),
         ("--records 10 --global-batch-size 4 --shuffle window:0", "window:RECORDS (1 or more)"),
-        ("golden/none --global-batch-size 4", "golden/none: No such file or directory"),
+        ("golden/none --global-batch-size 4", "golden/none: cannot find it: No such file or directory"),
         (
             "--files 3,4 --workers 3 --replicas 3 --global-batch-size 4 --policy file",
             "there are 2 for 3 workers",

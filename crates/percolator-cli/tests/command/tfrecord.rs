@@ -164,7 +164,7 @@ fn what_cannot_be_read_is_said() {
     fs::write(folder.join("net"), "name: \"a net with nothing to read\"").unwrap();
     for (arguments, due) in [
         ("feed nothing-* --once", "nothing-*: no file matches this pattern"),
-        ("feed missing --once", "missing: No such file or directory"),
+        ("feed missing --once", "missing: cannot find it: No such file or directory"),
         ("feed --tfrecord lmdb/data.mdb --once", "not a TFRecord file: it is an LMDB's data file"),
         ("feed net files --once", "net: a net cannot be combined with other data sets"),
         ("feed files --database train --once", "--database names a database of an LMDB"),

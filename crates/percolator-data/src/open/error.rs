@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use percolator::source::SourceError;
 use percolator_files::shown;
-use percolator_files::what::{self, Kind};
+use percolator_files::what::Thing;
 
 /// Why a path cannot be opened as a data set.
 #[non_exhaustive]
@@ -23,7 +23,17 @@ pub enum OpenError {
         /// What to do about it; may be empty.
         hint: &'static str,
     },
-    /// Something is there that is no data set, or for which an option has no use.
+    /// Nothing there has records.
+    #[error("{}: no data set: {found}{hint}", shown::path(path))]
+    NoDataSet {
+        /// The path.
+        path: PathBuf,
+        /// What is there, as in "it is a folder of images: list them" or "found a FIFO".
+        found: String,
+        /// What a data set is, if `found` does not say what to do; else empty.
+        hint: &'static str,
+    },
+    /// A model is there, or an option has no use for what is there.
     #[error("{}: {message}", shown::path(path))]
     Refused {
         /// The path.
@@ -42,17 +52,16 @@ impl OpenError {
     }
 }
 
-/// What is at a path that is no data set.
+/// A thing is at a path that is no data set.
+pub(super) fn known(path: &Path, thing: &Thing) -> OpenError {
+    OpenError::NoDataSet { path: path.to_owned(), found: format!("it is {thing}"), hint: "" }
+}
+
+/// What is at a path is no data set, and nothing else that is known.
 pub(super) fn unknown(path: &Path, found: &str) -> OpenError {
-    const WANTED: [Kind; 4] = [Kind::Lmdb, Kind::LevelDb, Kind::TfRecord, Kind::List];
-    let message = match what::instead_of(&WANTED, path) {
-        Some(thing) => format!("no data set: it is {thing}"),
-        None => format!(
-            "no data set: found {found}; a data set is an LMDB (a folder with data.mdb), a LevelDB (a folder \
-             with CURRENT), TFRecord files, or a text file whose lines are an image's name and a label"
-        ),
-    };
-    OpenError::refused(path, message)
+    const HINT: &str = "; a data set is an LMDB (a folder with data.mdb), a LevelDB (a folder with CURRENT), \
+                        TFRecord files, or a text file whose lines are an image's name and a label";
+    OpenError::NoDataSet { path: path.to_owned(), found: format!("found {found}"), hint: HINT }
 }
 
 pub(super) fn cannot(path: &Path, action: &'static str, error: io::Error) -> OpenError {

@@ -2,6 +2,7 @@
 //!
 //! A folder is recognised by the files in it, a file by its first bytes, and by its name only if the bytes
 //! are inconclusive. A damaged data set is opened as what it was, so that its own reader says what is wrong.
+//! Feeds of the command ask [`Kind::at`], too: what a path is does not depend on who reads it.
 
 mod error;
 mod what;
@@ -9,19 +10,13 @@ mod what;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use percolator::leveldb::LogGaps;
 use percolator::source::{Access, ImageList, LevelDb, Lmdb, Source, SourceError, TfRecord};
-use percolator_files::what as things;
-use percolator_files::{glob, input_file};
+use percolator_files::input_file;
 use serde::Serialize;
-
-use self::error::{cannot, unknown};
-use self::what::{what_file, what_folder};
-use crate::store::with_ending;
 
 pub use self::error::OpenError;
 
@@ -129,24 +124,7 @@ impl OpenOptions {
     /// [`OpenError`].
     pub fn find(&self, path: impl AsRef<Path>) -> Result<Found, OpenError> {
         let path = path.as_ref();
-        let kind = match fs::metadata(path) {
-            Ok(found) if found.is_dir() => what_folder(path)?,
-            Ok(found) if found.is_file() => what_file(path, found.len())?,
-            Ok(_) => return Err(unknown(path, "something other than a file or a folder")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let is_model = with_ending(path, ".index").is_file();
-                if !is_model && !glob::is_pattern(path.as_os_str()) {
-                    // A link may be there.
-                    return Err(match things::instead_of(&[], path) {
-                        Some(thing) => OpenError::refused(path, format!("no data set: it is {thing}")),
-                        None => cannot(path, "find it", error),
-                    });
-                }
-                (!is_model).then_some(Kind::TfRecord)
-            }
-            Err(error) => return Err(cannot(path, "look at it", error)),
-        };
-        match kind {
+        match Kind::at("", path)? {
             Some(kind) => self.open_kind(path, kind).map(Found::DataSet),
             None => Ok(Found::Model(path.to_owned())),
         }
@@ -323,7 +301,6 @@ mod tests {
         assert!(said("missing").contains(&format!("cannot find it: {missing}")), "{}", said("missing"));
         assert!(said("").contains("an empty folder"), "{}", said(""));
         fs::write(folder.path().join("empty"), b"").unwrap();
-        assert!(said("empty").contains("an empty file"), "{}", said("empty"));
         fs::write(folder.path().join("net.prototxt"), b"name: \"x\"\n").unwrap();
         assert!(
             said("net.prototxt").contains("a text that begins with \"name: "),
@@ -334,5 +311,69 @@ mod tests {
         fs::write(folder.path().join("m.index"), b"x").unwrap();
         assert!(said("m").contains("a model's files"), "{}", said("m"));
         assert!(said("none-*").contains("none-*"), "{}", said("none-*"));
+        assert!(said("net.prototxt/x").contains("cannot look at it"), "{}", said("net.prototxt/x"));
+    }
+
+    #[test]
+    fn a_path_has_one_kind_whoever_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("r[1]");
+        let put = |name: &str, bytes: &[u8]| {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        };
+        let mut record = Vec::new();
+        percolator_tfrecord::write_record(&mut record, b"record").unwrap();
+        put("lmdb/data.mdb", b"");
+        put("leveldb/CURRENT", b"");
+        put("list", b"cat.jpg 3\n");
+        put("latin", b"k\xe4tzchen.jpg 3\n");
+        put("empty", b"");
+        put("unknown", b"\xfe\x01\x02\xff");
+        put("packed", b"\x1f\x8b\x08\0");
+        put("many/z", &record);
+        (0..20).for_each(|number| put(&format!("many/{number:02}.json"), b"{}"));
+        put("some/part-00001-of-00002", &record);
+        put("named/a.tfrecord-00000-of-00001", b"\xfe\x01\x02\xff");
+        put("run/checkpoint", b"");
+        put("run/events.out.tfevents.1", &record);
+        put("arrays/a.npy", b"");
+        put("x.index", b"");
+        let kinds = [
+            ("lmdb", Some(Kind::Lmdb)),
+            ("lmdb/data.mdb", Some(Kind::Lmdb)),
+            ("leveldb", Some(Kind::LevelDb)),
+            ("list", Some(Kind::ImageList)),
+            ("latin", Some(Kind::ImageList)),
+            ("empty", Some(Kind::TfRecord)),
+            ("unknown", Some(Kind::TfRecord)),
+            ("packed", Some(Kind::TfRecord)),
+            ("many", Some(Kind::TfRecord)),
+            ("some", Some(Kind::TfRecord)),
+            ("named", Some(Kind::TfRecord)),
+            ("none-*", Some(Kind::TfRecord)),
+            ("run", None),
+            ("arrays", None),
+            ("x", None),
+        ];
+        for (path, due) in kinds {
+            assert_eq!(Kind::at(&root, path).unwrap(), due, "{path}");
+        }
+        // The root is not part of a pattern.
+        let error = Kind::at(&root, "none").unwrap_err().to_string();
+        assert!(error.contains("r[1]/none: cannot find it: "), "{error}");
+        put("photos/1.jpg", b"");
+        std::os::unix::fs::symlink("gone", root.join("link")).unwrap();
+        for (path, due) in [
+            ("photos", "photos: no data set: it is a folder of images: list them"),
+            ("link", "link: no data set: it is a link to gone, where nothing is"),
+        ] {
+            let error = Kind::at(&root, path).unwrap_err();
+            assert!(
+                matches!(error, OpenError::NoDataSet { .. }) && error.to_string().contains(due),
+                "{error}"
+            );
+        }
     }
 }

@@ -1,20 +1,63 @@
 //! Detects what a path is, by the names of a folder's files, or by a file's first bytes.
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use percolator_files::what::{self, Thing};
-use percolator_files::{input_file, shown};
+use percolator_files::whole_file::kind_of;
+use percolator_files::{glob, input_file, shown};
 use percolator_tfrecord::{Reader, TfRecordError};
 
 use super::Kind;
-use super::error::{OpenError, cannot, unknown};
+use super::error::{OpenError, cannot, known, unknown};
+use crate::store::with_ending;
 
-/// The kind of records that a folder has; `None` if it has a model.
-pub(super) fn what_folder(path: &Path) -> Result<Option<Kind>, OpenError> {
+/// The most files of a folder that are opened to find out what they are.
+const FILES_TRIED_MAX: usize = 16;
+
+/// The endings of TFRecord files' names.
+const TFRECORD: [&str; 6] =
+    [".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz", ".tfrecord.zlib", ".tfrecords.zlib"];
+
+impl Kind {
+    /// Finds out which kind of records is at a path; `None` if a model's files are there. A relative path
+    /// begins at `root`, which is not part of a pattern.
+    ///
+    /// What may be damaged has the kind that it had, and bytes that nobody knows are taken for a TFRecord
+    /// file, so that their reader says what is wrong. A file without a byte is a TFRecord file without a
+    /// record.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::NoDataSet`], or [`OpenError::Io`].
+    pub fn at(root: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Option<Self>, OpenError> {
+        let path = path.as_ref();
+        let at = &root.as_ref().join(path);
+        match fs::metadata(at) {
+            Ok(found) if found.is_dir() => of_folder(at),
+            Ok(found) if found.is_file() => of_file(at),
+            Ok(found) => Err(unknown(at, kind_of(found.file_type()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if with_ending(at, ".index").is_file() {
+                    return Ok(None);
+                }
+                if glob::is_pattern(path.as_os_str()) {
+                    return Ok(Some(Kind::TfRecord));
+                }
+                // A link may be there.
+                Err(match Thing::at(at) {
+                    Some(thing) => known(at, &thing),
+                    None => cannot(at, "find it", error),
+                })
+            }
+            Err(error) => Err(cannot(at, "look at it", error)),
+        }
+    }
+}
+
+fn of_folder(path: &Path) -> Result<Option<Kind>, OpenError> {
     let has = |name: &str| {
         let path = path.join(name);
         input_file::is_there(&path).map_err(|error| cannot(&path, "look at it", error))
@@ -25,6 +68,7 @@ pub(super) fn what_folder(path: &Path) -> Result<Option<Kind>, OpenError> {
     if has("CURRENT")? {
         return Ok(Some(Kind::LevelDb));
     }
+    // Beside a checkpoint may be summaries, which are TFRecord files.
     for name in ["saved_model.pb", "saved_model.pbtxt", "checkpoint"] {
         if has(name)? {
             return Ok(None);
@@ -33,65 +77,70 @@ pub(super) fn what_folder(path: &Path) -> Result<Option<Kind>, OpenError> {
     let names = fs::read_dir(path).and_then(|entries| entries.map(|at| Ok(at?.file_name())).collect());
     let mut names: Vec<_> = names.map_err(|error| cannot(path, "read the folder", error))?;
     names.sort_unstable();
-    if names.is_empty() {
-        return Err(unknown(path, "an empty folder"));
-    }
     let mut visible = names.iter().filter(|name| !name.as_bytes().starts_with(b"."));
-    let files = visible.clone().map(|name| path.join(name)).filter(|file| file.is_file());
-    if files.clone().any(|file| ends_with(&file, &[".npy"])) {
+    // If one of the records' files is missing, their reader says which.
+    let files = percolator_tfrecord::files(path).unwrap_or_else(|_| {
+        visible.clone().map(|name| path.join(name)).filter(|file| file.is_file()).collect()
+    });
+    if files.iter().any(|file| ends_with(file, &[".npy"])) {
         return Ok(None);
     }
-    if files.take(FILES_TRIED_MAX).any(|file| is_tfrecord(&file)) {
+    let thing = Thing::at(path);
+    if thing.as_ref().is_some_and(|thing| thing.kind() == what::Kind::TfRecord)
+        || files
+            .iter()
+            .take(FILES_TRIED_MAX)
+            .any(|file| ends_with(file, &TFRECORD) || has_record(file) == Some(true))
+    {
         return Ok(Some(Kind::TfRecord));
     }
+    if let Some(thing) = thing {
+        return Err(known(path, &thing));
+    }
     let first = visible.next().map(|name| format!(", such as {}", shown::path(Path::new(name))));
-    let found = format!("a folder of {} other files{}", names.len(), first.unwrap_or_default());
-    Err(unknown(path, &found))
+    Err(unknown(path, &format!("a folder of {} other files{}", names.len(), first.unwrap_or_default())))
 }
 
-/// The most files of a folder that are opened to find out what they are.
-const FILES_TRIED_MAX: usize = 16;
-
-/// The kind of records that a file has; `None` if it is a model's.
-pub(super) fn what_file(path: &Path, bytes: u64) -> Result<Option<Kind>, OpenError> {
+fn of_file(path: &Path) -> Result<Option<Kind>, OpenError> {
     const HEAD_BYTES: u64 = 4096;
+    const MODEL: [&str; 7] =
+        [".safetensors", ".npz", ".npy", ".index", ".meta", "saved_model.pb", "saved_model.pbtxt"];
+
     let mut head = Vec::new();
-    File::options()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)
-        .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head))
+    input_file::open(path)
+        .and_then(|(file, _)| file.take(HEAD_BYTES).read_to_end(&mut head))
         .map_err(|error| cannot(path, "read the file", error))?;
-    let is_lmdb = || Thing::at(path).is_some_and(|thing| thing.kind() == what::Kind::Lmdb);
-    if ends_with(path, &[".mdb"]) || is_lmdb() {
+    let thing = Thing::at(path);
+    let kind = thing.as_ref().map(Thing::kind);
+    if ends_with(path, &[".mdb"]) || kind == Some(what::Kind::Lmdb) {
         return Ok(Some(Kind::Lmdb));
     }
-    let endings = [".safetensors", ".npz", ".npy", ".index", ".meta", "saved_model.pb", "saved_model.pbtxt"];
-    if ends_with(path, &endings)
+    if ends_with(path, &MODEL)
         || path.file_name().is_some_and(|name| name.to_string_lossy().contains(".data-0"))
     {
         return Ok(None);
     }
-    if is_tfrecord(path) {
+    if ends_with(path, &TFRECORD) || has_record(path).is_some() {
         return Ok(Some(Kind::TfRecord));
     }
-    if is_list(&head) {
+    if is_list(&head) || kind == Some(what::Kind::List) {
         return Ok(Some(Kind::ImageList));
     }
-    let start = head[..head.len().min(16)].escape_ascii();
-    Err(unknown(path, &format!("a file of {bytes} bytes that begins with \"{start}\"")))
+    match thing {
+        Some(thing) if !matches!(thing.kind(), what::Kind::TfRecord | what::Kind::Damaged) => {
+            Err(known(path, &thing))
+        }
+        _ => Ok(Some(Kind::TfRecord)),
+    }
 }
 
-/// Whether a file's first record can be a TFRecord's, or its name says that it is.
-fn is_tfrecord(path: &Path) -> bool {
-    const ENDINGS: [&str; 6] =
-        [".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz", ".tfrecord.zlib", ".tfrecords.zlib"];
-    let first = Reader::open(path).and_then(|mut reader| Ok(reader.advance()?.is_some()));
-    match first {
-        Ok(has_record) => has_record || ends_with(path, &ENDINGS),
-        // The length was verified, so this is one, and damaged.
-        Err(TfRecordError::Data { .. }) => true,
-        Err(_) => ends_with(path, &ENDINGS),
+/// Whether a TFRecord file has a record, even a damaged one; `None` if it is no such file.
+fn has_record(path: &Path) -> Option<bool> {
+    match Reader::open(path).and_then(|mut reader| Ok(reader.advance()?.is_some())) {
+        Ok(has_record) => Some(has_record),
+        // The length was verified, or what is damaged is the compressed file.
+        Err(TfRecordError::Data { .. } | TfRecordError::Packed { .. }) => Some(true),
+        Err(_) => None,
     }
 }
 

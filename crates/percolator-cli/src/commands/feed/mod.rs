@@ -124,9 +124,9 @@ enum BadActionArg {
 }
 
 impl Feed {
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(&self, verbose: u8) -> anyhow::Result<ExitCode> {
         self.observe.check_terminal().context("--watch")?;
-        let observers = self.observe.begin()?;
+        let observers = self.observe.begin(verbose)?;
         self.run_watched(observers)
     }
 

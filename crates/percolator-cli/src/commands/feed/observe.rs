@@ -51,14 +51,14 @@ pub(super) struct Observers<'a> {
 
 impl ObserveArgs {
     /// Starts what has to be there before the run, and the logging.
-    pub(super) fn begin(&self) -> anyhow::Result<Observers<'_>> {
+    pub(super) fn begin(&self, verbose: u8) -> anyhow::Result<Observers<'_>> {
         let existing = Existing::replaced_if(self.force);
         let begin = |path| {
             let output = Output::check(path, FileKind::Trace, existing)?;
             Ok::<_, anyhow::Error>((TraceFile::create(path, existing)?, output))
         };
         let trace = self.trace.as_deref().map(begin).transpose()?;
-        log::init(trace.as_ref().map(|(trace, _)| trace), self.nvtx);
+        log::init(verbose, trace.as_ref().map(|(trace, _)| trace), self.nvtx);
         Ok(Observers { trace })
     }
 
