@@ -8,7 +8,7 @@
 //! took over.
 //!
 //! A checksum that is stored beside its value, as in a TFRecord, need not travel: the value's lender finds it
-//! by the value's address ([`TableKeeper::check_value`]).
+//! by the value's address ([`Verifier::check_value`]).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,26 +55,24 @@ impl VerifiesLater {
     }
 }
 
-/// A lender that keeps unverified tables alive, and can therefore verify their blocks.
-pub(crate) trait TableKeeper: Send + Sync {
-    /// Verifies the block of a deferred checksum.
+/// Owns values that nobody may have verified yet, and verifies each when it is used.
+/// [`Lender::verifying`](super::Lender::verifying) wraps it.
+///
+/// Only a [deferring cursor](super::Source::deferring_cursor) lends such values. A worker has each verified
+/// right before it reads the value's bytes, so they are read from memory once.
+pub trait Verifier: Send + Sync {
+    /// Verifies a value that was lent, if its cursor did not: by a checksum beside it, for example. The value
+    /// has the address and the length that it had in its [`Entry`](super::Entry). Several threads may call
+    /// this at the same time, and more than once for a value.
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if the block is damaged.
-    fn check_block(&self, checksum: TableChecksum) -> Result<(), SourceError>;
+    /// [`SourceError`] if the value is damaged: then the record is [bad](crate::bad), and no other is in
+    /// doubt. The error should name the record, as the cursor's own would: nobody adds it to the message.
+    fn check_value(&self, value: &[u8]) -> Result<(), SourceError>;
 
-    /// Verifies a value of this keeper by what is stored beside it, if its cursor did not: by its checksum,
-    /// or by the head of its page.
-    ///
-    /// # Errors
-    ///
-    /// [`SourceError`] if it is damaged.
-    fn check_value(&self, _value: &[u8]) -> Result<(), SourceError> {
-        Ok(())
-    }
-
-    /// Checks that every value read until now was still as it was when it was lent.
+    /// Checks that every value read until now was still as it was when it was lent. Override this if another
+    /// process may write to the values. It is called after they were used.
     ///
     /// # Errors
     ///
@@ -84,10 +82,10 @@ pub(crate) trait TableKeeper: Send + Sync {
     }
 }
 
-/// The deferred checksum of a block in one of a keeper's tables.
+/// The deferred checksum of a block in one of a LevelDB's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableChecksum {
-    /// The keeper's number for the table.
+    /// The store's number for the table.
     pub(crate) table: usize,
     pub(crate) checksum: DeferredChecksum,
 }
@@ -119,6 +117,6 @@ pub(super) struct ChecksumAt {
     /// The first of the run's records that is in the block.
     pub(super) position: usize,
     pub(super) checksum: TableChecksum,
-    /// The number of the block's keeper among the run's lenders.
+    /// The number of the block's lender among the run's.
     pub(super) lender: usize,
 }

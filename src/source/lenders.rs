@@ -4,44 +4,76 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use percolator_leveldb::Store;
+
 use super::SourceError;
-use super::checksum::{TableChecksum, TableKeeper};
+use super::checksum::{TableChecksum, Verifier};
 
 /// The owner of lent bytes, which keeps them valid and in place: a read transaction, a mapped file.
 #[derive(Clone)]
-pub struct Lender {
-    owner: Arc<dyn Any + Send + Sync>,
-    /// The owner again, if it can verify deferred checksums.
-    keeper: Option<Arc<dyn TableKeeper>>,
+pub struct Lender(Owner);
+
+/// An owner, by what is left to whoever uses its bytes.
+#[derive(Clone)]
+enum Owner {
+    /// Nothing.
+    Plain(Arc<dyn Any + Send + Sync>),
+    /// Each value has to be verified.
+    Values(Arc<dyn Verifier>),
+    /// Blocks have to be verified whose deferred checksums come with their records.
+    Tables(Arc<Store>),
 }
 
 impl Lender {
     /// Wraps the owner of the bytes.
     #[must_use]
     pub fn new(owner: Arc<dyn Any + Send + Sync>) -> Self {
-        Lender { owner, keeper: None }
+        Lender(Owner::Plain(owner))
     }
 
-    /// Wraps the owner of bytes whose checksums may be deferred.
-    pub(crate) fn keeping(owner: Arc<impl TableKeeper + 'static>) -> Self {
-        Lender { owner: owner.clone(), keeper: Some(owner) }
+    /// Wraps the owner of values that may not have been verified yet. A feed's workers have it verify each
+    /// value before they use it. Only a [deferring cursor](super::Source::deferring_cursor) may lend a value
+    /// that nobody has verified.
+    #[must_use]
+    pub fn verifying(owner: Arc<dyn Verifier>) -> Self {
+        Lender(Owner::Values(owner))
     }
 
-    pub(super) fn check(&self, checksum: TableChecksum) -> Result<(), SourceError> {
-        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check_block(checksum))
+    /// Wraps a LevelDB's store. A record of an unverified block has the block's deferred checksum.
+    pub(super) fn of_store(store: Arc<Store>) -> Self {
+        Lender(Owner::Tables(store))
+    }
+
+    pub(super) fn check(&self, TableChecksum { table, checksum }: TableChecksum) -> Result<(), SourceError> {
+        match &self.0 {
+            Owner::Tables(store) => Ok(store.check_block(table, checksum)?),
+            Owner::Plain(_) | Owner::Values(_) => Ok(()),
+        }
     }
 
     #[inline]
     pub(super) fn check_value(&self, value: &[u8]) -> Result<(), SourceError> {
-        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check_value(value))
+        match &self.0 {
+            Owner::Values(owner) => owner.check_value(value),
+            Owner::Plain(_) | Owner::Tables(_) => Ok(()),
+        }
     }
 
     pub(super) fn check_used(&self) -> Result<(), SourceError> {
-        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check_used())
+        match &self.0 {
+            Owner::Values(owner) => owner.check_used(),
+            Owner::Plain(_) | Owner::Tables(_) => Ok(()),
+        }
     }
 
+    /// Whether both have one owner, and leave the same to whoever uses its bytes.
     fn is(&self, other: &Lender) -> bool {
-        Arc::ptr_eq(&self.owner, &other.owner)
+        match (&self.0, &other.0) {
+            (Owner::Plain(one), Owner::Plain(other)) => Arc::ptr_eq(one, other),
+            (Owner::Values(one), Owner::Values(other)) => Arc::ptr_eq(one, other),
+            (Owner::Tables(one), Owner::Tables(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
     }
 }
 

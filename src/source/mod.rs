@@ -33,8 +33,8 @@ use std::sync::Arc;
 
 use crate::record::RecordId;
 
-pub use self::checksum::VerifiesLater;
-pub(crate) use self::checksum::{CHECKSUM_BYTES, TableChecksum, TableKeeper, UnverifiedTable};
+pub(crate) use self::checksum::{CHECKSUM_BYTES, UnverifiedTable};
+pub use self::checksum::{Verifier, VerifiesLater};
 pub(crate) use self::entry::Damage;
 pub use self::entry::Entry;
 pub use self::error::SourceError;
@@ -186,6 +186,10 @@ pub trait Source: Send + Sync + fmt::Debug {
 
     /// Opens a [cursor](Self::cursor) for a feed, whose workers verify deferred checksums before they use the
     /// values. By default, the cursor verifies everything itself.
+    ///
+    /// This cursor may leave the values that it lends to their [`Verifier`], without a look at their bytes.
+    /// What it copies, it verifies itself. The cursors of [`cursor`](Self::cursor) verify every value before
+    /// they return it: whoever reads them verifies nothing.
     ///
     /// A source that wraps another one may pass the promise on if its cursor passes on the entries as they
     /// are, and [`Cursor::give`]. One that reads or changes values leaves this method as it is: nobody has

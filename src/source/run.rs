@@ -75,7 +75,7 @@ struct Place {
 /// 3. A lent span leaves the run only with the lifetime of a borrow of the run.
 /// 4. `companions` is empty, or has one entry for each of `places`.
 /// 5. For each record whose block is still to be verified, `checksums` has the deferred checksum, at that
-///    record or an earlier one. Its keeper is one of `lenders`, and it has that lender's number.
+///    record or an earlier one. The block's lender is one of `lenders`, and it has that lender's number.
 #[derive(Debug)]
 pub struct Run {
     places: Vec<Place>,
@@ -149,7 +149,7 @@ impl Run {
         }
         let lender = lender.map(|lender| self.lenders.adopt(lender));
         if let Some(unverified) = entry.unverified_table() {
-            self.take_over(unverified, lender.expect("the keeper of its table lends the record"));
+            self.take_over(unverified, lender.expect("the owner of its table lends the record"));
         }
         if let Some(number) = entry.number() {
             if self.numbers.capacity() == 0 {
@@ -374,7 +374,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::source::checksum::{TableChecksum, TableKeeper};
+    use crate::source::Verifier;
 
     fn id(index: u64) -> RecordId {
         RecordId { epoch: 0, index }
@@ -450,11 +450,7 @@ mod tests {
     /// A lender that counts how often its value is verified.
     struct Counting(Vec<u8>, AtomicUsize);
 
-    impl TableKeeper for Counting {
-        fn check_block(&self, _checksum: TableChecksum) -> Result<(), SourceError> {
-            Ok(())
-        }
-
+    impl Verifier for Counting {
         fn check_value(&self, value: &[u8]) -> Result<(), SourceError> {
             assert_eq!(value.as_ptr(), self.0.as_ptr(), "a value of another lender");
             self.1.fetch_add(1, Ordering::Relaxed);
@@ -470,7 +466,7 @@ mod tests {
     #[test]
     fn who_lent_an_earlier_run_is_not_asked_about_this_one() {
         let owner = Arc::new(Counting(b"changed".to_vec(), AtomicUsize::new(0)));
-        let lender = Lender::keeping(owner.clone());
+        let lender = Lender::verifying(owner.clone());
         // SAFETY: as above.
         let lent = || unsafe { Entry::lent_value(b"key", &owner.0, &lender) };
         let mut run = Run::with_capacity(2);
@@ -488,7 +484,7 @@ mod tests {
     fn each_value_is_verified_once_by_its_own_lender() {
         let owners: Vec<_> =
             (0..20).map(|byte| Arc::new(Counting(vec![byte; 3], AtomicUsize::new(0)))).collect();
-        let lenders: Vec<_> = owners.iter().map(|owner| Lender::keeping(owner.clone())).collect();
+        let lenders: Vec<_> = owners.iter().map(|owner| Lender::verifying(owner.clone())).collect();
         let mut run = Run::with_lenders(100);
         // More lenders than are searched for one that occurs again.
         for number in 0..100 {
@@ -504,6 +500,19 @@ mod tests {
         (0..100).for_each(|position| rest.before(position).unwrap());
         assert!(owners.iter().all(|owner| owner.1.load(Ordering::Relaxed) == 5 + 3));
         assert_eq!(size_of::<Span>(), 3 * size_of::<usize>(), "the number takes no room");
+    }
+
+    #[test]
+    fn a_value_that_is_left_to_its_owner_is_verified_although_the_owner_lent_others_that_are() {
+        let owner = Arc::new(Counting(vec![1; 3], AtomicUsize::new(0)));
+        let mut run = Run::with_capacity(2);
+        for lender in [Lender::new(owner.clone()), Lender::verifying(owner.clone())] {
+            // SAFETY: as above.
+            run.push(id(0), unsafe { Entry::lent_value(b"key", &owner.0, &lender) });
+        }
+        let mut verifying = run.deferred_checksums();
+        (0..2).for_each(|position| verifying.before(position).unwrap());
+        assert_eq!(owner.1.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod handle;
 mod lane_ends;
 mod lanes;
 mod made;
+mod own_checksums;
 mod own_sources;
 mod panics;
 mod programs;

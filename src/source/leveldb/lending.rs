@@ -6,19 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use percolator_leveldb::table::Verify;
-use percolator_leveldb::{self as stored, Database, Home, LevelDbError, MergeCursor, RecordPlace, Store};
+use percolator_leveldb::{self as stored, Database, Home, LevelDbError, MergeCursor, RecordPlace};
 
 use super::ahead::{Ahead, Pool};
 use crate::record::RecordId;
-use crate::source::{
-    Cursor, Entry, HeldBytes, Lender, Run, SourceError, TableChecksum, TableKeeper, UnverifiedTable,
-};
-
-impl TableKeeper for Store {
-    fn check_block(&self, TableChecksum { table, checksum }: TableChecksum) -> Result<(), SourceError> {
-        Ok(self.check_block(table, checksum)?)
-    }
-}
+use crate::source::{Cursor, Entry, HeldBytes, Lender, Run, SourceError, UnverifiedTable};
 
 /// An open database, and the only lender of what is in its store.
 #[derive(Debug)]
@@ -30,7 +22,7 @@ pub(super) struct Opened {
 
 impl Opened {
     pub(super) fn new(database: Arc<Database>) -> Arc<Self> {
-        let lender = Lender::keeping(database.store().clone());
+        let lender = Lender::of_store(database.store().clone());
         Arc::new(Opened { database, lender })
     }
 

@@ -64,7 +64,7 @@ impl fmt::Debug for PositionCursor {
 impl PositionCursor {
     pub(super) fn new(indexed: Indexed, view: &View) -> Self {
         let view = Arc::new(view.on(indexed.pages.clone()));
-        let lender = Lender::keeping(view.clone());
+        let lender = Lender::verifying(view.clone());
         PositionCursor {
             indexed,
             held: Held::default(),

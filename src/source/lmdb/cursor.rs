@@ -58,7 +58,7 @@ impl LmdbCursor {
     pub(super) fn open(source: &Lmdb, heads: Heads) -> Result<Self, SourceError> {
         let view = Arc::new(View::begin(&source.environment)?);
         let tree = source.tree(&view)?;
-        let lender = Lender::keeping(view.clone());
+        let lender = Lender::verifying(view.clone());
         // SAFETY: what the cursor reads is in the view's map, which was made before, and which `lender` keeps
         // for longer than the cursor keeps this. For a file that is not mapped, it is given no bytes.
         let page_cache = unsafe { view.page_cache() };

@@ -21,7 +21,7 @@ use super::slot::{NoLock, Slot, Slots};
 use super::tree::Walk;
 use crate::base::keyed::{Held, Keyed};
 use crate::source::page_cache::PageCache;
-use crate::source::{LmdbError, SourceError, TableChecksum, TableKeeper};
+use crate::source::{LmdbError, SourceError, Verifier};
 use percolator_files::Reading;
 use percolator_files::file_id::FileId;
 use percolator_files::shown;
@@ -373,11 +373,7 @@ impl View {
 }
 
 /// The view as the lender of values in the map whose pages the cursor has not checked.
-impl TableKeeper for View {
-    fn check_block(&self, _checksum: TableChecksum) -> Result<(), SourceError> {
-        Ok(())
-    }
-
+impl Verifier for View {
     #[inline]
     fn check_value(&self, value: &[u8]) -> Result<(), SourceError> {
         let pages = &*self.pages;

@@ -9,15 +9,11 @@ use percolator_tfrecord::{FileMap, Frame, HEAD_BYTES, PlainFile};
 use super::cursor::Verify;
 use crate::base::cache_lines;
 use crate::source::page_cache::PageCache;
-use crate::source::{Entry, Lender, SourceError, TableChecksum, TableKeeper};
+use crate::source::{Entry, Lender, SourceError, Verifier};
 
 /// The map as the lender of records whose data have not been verified yet. Data of another lender are not in
 /// this map.
-impl TableKeeper for FileMap {
-    fn check_block(&self, _checksum: TableChecksum) -> Result<(), SourceError> {
-        Ok(())
-    }
-
+impl Verifier for FileMap {
     #[inline]
     fn check_value(&self, value: &[u8]) -> Result<(), SourceError> {
         Ok(self.check(value)?)
@@ -38,7 +34,7 @@ impl Mapped {
         let map = map.clone();
         let lender = match verify {
             Verify::ByCursor => Lender::new(map.clone()),
-            Verify::ByUser => Lender::keeping(map.clone()),
+            Verify::ByUser => Lender::verifying(map.clone()),
         };
         // SAFETY: the map begins with the file's first byte, and is kept beside the page cache, which is
         // dropped before it.
