@@ -22,7 +22,7 @@ fn arguments_that_are_missing_or_wrong_are_named() {
     let place = Place::new();
     let records = ["--metadata-folder", "records"];
     let (code, _, said) = plain(&[], &place);
-    assert!(code == 2 && said.contains("Usage: percolator checkpoints <COMMAND>"), "{said}");
+    assert!(code == 2 && said.contains("Usage: percolator checkpoints [OPTIONS] <COMMAND>"), "{said}");
     for subcommand in ["list", "verify", "gc"] {
         let (code, _, said) = plain(&[subcommand], &place);
         assert!(code == 2 && said.contains("--store <DIR>"), "{said}");
