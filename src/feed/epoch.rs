@@ -20,9 +20,10 @@ impl Feed {
     /// the first: a feed of one epoch, or of a [single pass](crate::Epochs::OnePass), delivers the same
     /// batches at each call, as validation needs.
     ///
-    /// It starts again with the threads and the buffers that there are, and a new receipt; statistics go on. A
-    /// feed that [resumed](crate::FeedBuilder::resume) in the middle [seeks](Self::seek) once, which takes new
-    /// ones. Only what comes next shows whether a single pass in round-robin order is over: if one was
+    /// It starts again with the threads and the buffers that there are, and a new receipt; statistics go on.
+    /// Batches that are still held are missing from its ring. A feed that
+    /// [resumed](crate::FeedBuilder::resume) in the middle [seeks](Self::seek) the first time, which takes new
+    /// threads and buffers. Only what comes next shows whether a single pass in round-robin order is over: if one was
     /// begun, the call waits for the next batch, or for the end.
     ///
     /// If the iterator is dropped early, the next call continues with the rest of its epoch. An epoch may
