@@ -23,8 +23,8 @@ impl Feed {
     /// It starts again with the threads and the buffers that there are, and a new receipt; statistics go on.
     /// Batches that are still held are missing from its ring. A feed that
     /// [resumed](crate::FeedBuilder::resume) in the middle [seeks](Self::seek) the first time, which takes new
-    /// threads and buffers. Only what comes next shows whether a single pass in round-robin order is over: if one was
-    /// begun, the call waits for the next batch, or for the end.
+    /// threads and buffers. Only what comes next shows whether a single pass in round-robin order is over: if
+    /// one was begun, the call waits for the next batch, or for the end.
     ///
     /// If the iterator is dropped early, the next call continues with the rest of its epoch. An epoch may
     /// have no batch, in two cases: a run that [resumes](crate::FeedBuilder::resume) as another job has less

@@ -109,7 +109,7 @@ impl FeedHandle {
     }
 
     /// Whether all lanes of the feed have ended, or were dropped: nothing more is delivered, unless the feed
-    /// [seeks](super::Feed::seek). While it seeks, it has not ended.
+    /// [seeks](super::Feed::seek) or [begins again](super::Feed::epoch). While it seeks, it has not ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let handled = self.0.lock();
