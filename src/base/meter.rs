@@ -80,14 +80,22 @@ impl WaitMeter {
         self.lock().waits > 0
     }
 
-    /// Starts a wait for a thread with nothing more to do. It never ends, unless it is [ended](Self::end_rest).
+    /// Starts a wait for a thread with nothing more to do. Only [`end_rest`](Self::end_rest) ends it.
     pub(crate) fn rest(&self) -> Rest {
         Rest(self.note_begin())
     }
 
-    /// Ends a rest of this meter.
-    pub(crate) fn end_rest(&self, rest: Rest) {
-        drop(Wait { meter: self, start: rest.0 });
+    /// Ends a rest. Only the time before `until` counts as waited.
+    pub(crate) fn end_rest(&self, Rest(start): Rest, until: Instant) {
+        self.end(start, until.saturating_duration_since(*ZERO));
+    }
+
+    fn end(&self, start: Duration, until: Duration) {
+        let mut ongoing = self.lock();
+        ongoing.waits -= 1;
+        ongoing.starts -= start;
+        self.count.add(1);
+        self.nanos.add(u64::try_from(until.saturating_sub(start).as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// Adds a finished wait of a given length.
@@ -138,12 +146,7 @@ pub(crate) struct Wait<M: Deref<Target = WaitMeter>> {
 
 impl<M: Deref<Target = WaitMeter>> Drop for Wait<M> {
     fn drop(&mut self) {
-        let mut ongoing = self.meter.lock();
-        ongoing.waits -= 1;
-        ongoing.starts -= self.start;
-        let waited = ZERO.elapsed().saturating_sub(self.start);
-        self.meter.count.add(1);
-        self.meter.nanos.add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+        self.meter.end(self.start, ZERO.elapsed());
     }
 }
 
@@ -181,7 +184,7 @@ mod tests {
         assert!(meter.read(start + Duration::from_secs(9)).time < Duration::from_secs(1));
         let rest = meter.rest();
         assert!(meter.read(start + Duration::from_secs(9)).time > Duration::from_secs(8));
-        meter.end_rest(rest);
+        meter.end_rest(rest, start);
         assert!(meter.read(start + Duration::from_secs(9)).time < Duration::from_secs(1));
     }
 

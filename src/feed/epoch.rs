@@ -5,6 +5,7 @@ use super::config::ConfigError;
 use super::error::FeedError;
 use super::lane::Lane;
 use super::{Feed, Steps};
+use crate::order::Epochs;
 use crate::snapshot::{DealtBy, RoundRobin};
 
 /// An iterator over the batches of one epoch of a feed with one device. See [`Feed::epoch`].
@@ -20,16 +21,19 @@ impl Feed {
     /// the first: a feed of one epoch, or of a [single pass](crate::Epochs::OnePass), delivers the same
     /// batches at each call, as validation needs.
     ///
-    /// It starts again with the threads and the buffers that there are, and a new receipt; statistics go on.
-    /// Batches that are still held are missing from its ring. A feed that
-    /// [resumed](crate::FeedBuilder::resume) in the middle [seeks](Self::seek) the first time, which takes new
-    /// threads and buffers. Only what comes next shows whether a single pass in round-robin order is over: if
-    /// one was begun, the call waits for the next batch, or for the end.
+    /// When it starts again, threads and buffers stay, and statistics go on, without the time in between; a
+    /// new receipt is begun. Batches that are still held are missing from the ring. Until it is dropped, a
+    /// feed that has ended keeps its memory and its database for that. A feed that
+    /// [resumed](crate::FeedBuilder::resume) in the middle [seeks](Self::seek) the first time, and one of a
+    /// list with a `rand_skip` each time, which takes new threads and buffers.
+    ///
+    /// A call after the last epoch waits until the reader has come to the end. Only what comes next shows
+    /// whether a single pass in round-robin order is over: if one was begun, the call waits for the next
+    /// batch, or for the end.
     ///
     /// If the iterator is dropped early, the next call continues with the rest of its epoch. An epoch may
     /// have no batch, in two cases: a run that [resumes](crate::FeedBuilder::resume) as another job has less
-    /// than a step of it and drops that, or batches wrap and a step is larger than an epoch. In [round-robin
-    /// order](crate::FeedBuilder::epochs), which has no epochs, the iterator does not end.
+    /// than a step of it and drops that, or batches wrap and a step is larger than an epoch.
     ///
     /// ```no_run
     /// use percolator::{Epochs, Feed};
@@ -48,14 +52,18 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if the feed has several devices, if its lanes were taken, if its steps come in
-    /// [blocks](crate::FeedBuilder::blocks), or if it cannot start again.
-    /// If one of its batches was an error, or the last [seek](Self::seek) failed, that error: no epoch comes
-    /// after it.
+    /// [`FeedError`] if the feed has no [epochs](crate::FeedBuilder::epochs), or several devices, if its
+    /// lanes were taken, if its steps come in [blocks](crate::FeedBuilder::blocks), or if it cannot start
+    /// again. If the database was committed to since it began,
+    /// [`SourceError::Committed`](crate::source::SourceError). If one of its batches was an error, or the
+    /// last [seek](Self::seek) failed, that error: no epoch comes after it.
     pub fn epoch(&mut self) -> Result<Epoch<'_>, FeedError> {
         self.check_single()?;
         if self.facts.has_blocks {
             return Err(ConfigError::WithBlocks { option: "epoch" }.into());
+        }
+        if let DealtBy::RoundRobin(RoundRobin { passes: None, .. }) = self.facts.dealt_by {
+            return Err(ConfigError::NeedsEpochs { option: "epoch()", order: Epochs::RoundRobin }.into());
         }
         let lane = match self.lanes.as_deref_mut() {
             Ok([lane, ..]) => lane,

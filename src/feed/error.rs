@@ -1,5 +1,6 @@
 //! The errors that end a feed: those of all its stages, in one type.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
@@ -20,8 +21,10 @@ use percolator_files::{IoCause, shown};
 
 /// An error that ends a feed. Every lane gets it once. If the data caused it, it comes after the batches of
 /// all steps before it; otherwise after those that were complete.
+///
+/// Its `Debug` is its message with all causes, because that is what a `main` that returns it prints.
 #[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 pub enum FeedError {
     /// The options cannot be met.
     #[error(transparent)]
@@ -89,8 +92,8 @@ pub enum FeedError {
     /// A consumer waited for a batch while it held all batches of its lane's ring, so that only it could have
     /// ended the wait.
     #[error(
-        "lane {lane} ({device}): its consumer holds all {held} batches of the ring and has waited {waited:?} \
-         for one more, which can be filled only when one of them is dropped; drop each batch before \
+        "lane {lane} ({device}): its consumer holds all {held} batches of the ring and has waited \
+         {waited:.1?} for one more, which can be filled only when one of them is dropped; drop each batch before \
          requesting the next (no lane.collect::<Vec<_>>()), make the ring deeper than what is held at once \
          (prefetch, memory_limit), or set give_up_after if another thread drops them later"
     )]
@@ -165,6 +168,12 @@ impl From<BatchFault> for FeedError {
                 message: "it dropped records of a batch that it had not written".to_owned(),
             },
         }
+    }
+}
+
+impl fmt::Debug for FeedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown::with_sources(self))
     }
 }
 

@@ -21,8 +21,8 @@ use crate::record::StepId;
 use crate::workers::{QueueWatch, Roster, WorkerMeters};
 
 /// Observes a feed, pauses it, changes the number of its threads, or ends it, from any thread: see
-/// [`Feed::handle`](super::Feed::handle). It keeps neither the feed nor its database open, and has no effect
-/// on a feed that has ended. Clones share everything.
+/// [`Feed::handle`](super::Feed::handle). It keeps neither the feed nor its database open. What is asked of a
+/// feed that has ended takes effect when it begins again. Clones share everything.
 ///
 /// Pauses and threads change no byte of any batch, no order of batches, and nothing that a snapshot or
 /// receipt says.
@@ -158,7 +158,7 @@ impl FeedHandle {
     /// Sets how many worker threads are active from now on, and returns that number. As with
     /// [`FeedBuilder::threads`](super::FeedBuilder::threads), the feed no longer chooses it. Surplus threads
     /// stand by, and keep their memory; missing ones are started. The returned number is the requested one,
-    /// unless the feed has ended: then it is the number that there were.
+    /// unless the feed's lanes were dropped: then it is the number that there were.
     ///
     /// While the feed [seeks](super::Feed::seek), the new lanes' workers are meant. If there cannot be as
     /// many, the seek fails.
@@ -189,7 +189,8 @@ impl FeedHandle {
             let active = running.set_threads(threads)?;
             let mut handled = self.0.lock();
             if !handled.is_seeking && Arc::ptr_eq(&handled.running, &running) {
-                handled.threads = Some(active);
+                // As it is now: another thread may have set it meanwhile.
+                handled.threads = Some(running.roster.governor().active());
                 return Ok(active);
             }
             // The feed has begun a seek meanwhile.
@@ -274,7 +275,7 @@ impl Running {
         let reader = self.reader.meters();
         let until = self.clock.now();
         Stats {
-            elapsed: until.saturating_duration_since(self.clock.built),
+            elapsed: self.clock.elapsed(until),
             reader: ReaderStats {
                 records: reader.records.get(),
                 value_bytes: reader.value_bytes.get(),

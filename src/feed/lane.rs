@@ -313,18 +313,20 @@ impl Lane {
     ///
     /// What ended the feed after the last batch.
     pub(super) fn begin_again(&mut self) -> Result<(), FeedError> {
-        if !self.ended {
-            // The end, which the last batch of an epoch does not wait for.
-            let message = self.receive_counted();
-            self.accept(message).transpose()?;
+        let mut end = Instant::now();
+        if self.ended {
+            end = self.clock.now();
+            self.ended = false;
+            self.clock.lane_begins_again();
+        } else if let Some(outcome) = self.receive_counted() {
+            // The last batch of an epoch does not wait for the end that comes after it.
+            self.accept(Some(outcome)).transpose()?;
+        }
+        if let Some(rest) = self.rest.take() {
+            self.meters.for_batch.end_rest(rest, end);
         }
         self.progress.begin_again();
-        self.ended = false;
-        if let Some(rest) = self.rest.take() {
-            self.meters.for_batch.end_rest(rest);
-        }
-        self.clock.lane_begins_again();
-        self.watch.deal_again();
+        self.watch.deal_again(end);
         Ok(())
     }
 

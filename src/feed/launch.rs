@@ -270,11 +270,13 @@ impl ResolvedFeed {
         let (number, watch, together) = (reader.number(), reader.watch(), frontier.shared().clone());
         let pads = self.schedule_slice.as_ref().is_some_and(|schedule_slice| schedule_slice.plan.pads());
         let account = SlotAccount::open();
+        let (draws, can_repeat) = (self.draws(number).map_err(ConfigError::Order)?, self.can_repeat());
+        let start = can_repeat.then(|| Start { next: progress.next().1, draws: draws.clone() });
         let mut prefetcher = Prefetcher {
             ring: RingKeeper(account.clone()),
             reader,
             processor: self.processor.clone(),
-            draws: self.draws(number).map_err(ConfigError::Order)?,
+            draws,
             device: device.clone(),
             near,
             batches: LaneBatches {
@@ -299,12 +301,8 @@ impl ResolvedFeed {
             },
             queues,
             state: State::with_capacity(prefetch_max, progress.next().1),
-            start: None,
+            start,
         };
-        if self.can_repeat() {
-            let (next, draws) = (progress.next().1, prefetcher.draws.clone());
-            prefetcher.start = Some(Start { next, draws });
-        }
         prefetcher.add_slots(prefetch)?;
         Ok(Lane {
             number,
@@ -328,7 +326,7 @@ impl ResolvedFeed {
             frontier: together,
             ended: false,
             rest: None,
-            can_repeat: self.can_repeat(),
+            can_repeat,
             is_left,
             thread: Some(spawn(prefetcher, stop)?),
             _workers: Some(shared.workers.clone()),

@@ -71,7 +71,7 @@ mod target;
 mod view;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicUsize, Ordering};
@@ -143,11 +143,18 @@ struct Clock {
     running: AtomicUsize,
     /// It is read and set under the lock, so no time that was read is later.
     ended: Mutex<Option<Instant>>,
+    /// The time between an end and a new beginning.
+    idle: Mutex<Duration>,
 }
 
 impl Clock {
     fn start(lanes: usize) -> Self {
-        Clock { built: Instant::now(), running: AtomicUsize::new(lanes), ended: Mutex::new(None) }
+        Clock {
+            built: Instant::now(),
+            running: AtomicUsize::new(lanes),
+            ended: Mutex::new(None),
+            idle: Mutex::default(),
+        }
     }
 
     fn now(&self) -> Instant {
@@ -166,10 +173,16 @@ impl Clock {
         }
     }
 
-    /// Called for a lane that had ended.
+    /// Called for the only lane, which had ended.
     fn lane_begins_again(&self) {
         self.running.fetch_add(1, Ordering::Relaxed);
-        *self.ended.lock() = None;
+        let mut ended = self.ended.lock();
+        *self.idle.lock() += ended.take().map_or(Duration::ZERO, |ended| ended.elapsed());
+    }
+
+    /// The time until a moment in which a lane was running.
+    fn elapsed(&self, until: Instant) -> Duration {
+        until.saturating_duration_since(self.built).saturating_sub(*self.idle.lock())
     }
 }
 
@@ -193,6 +206,8 @@ impl Feed {
         match &mut self.lanes {
             Ok(lanes) => {
                 let lanes = std::mem::take(lanes);
+                // Only the feed can have them begin again.
+                lanes.iter().for_each(|lane| lane.watch.deal_once());
                 self.lanes = Err(FeedError::LanesTaken);
                 Ok(lanes)
             }

@@ -1,5 +1,5 @@
-//! How a lane ends: with its records, by a fault in the data, by its device, or with the whole feed. Nothing
-//! new is begun from then on; what comes before the end is handed over first.
+//! How a lane ends: with its records, by a fault in the data, by its device, or with the whole feed. What
+//! comes before the end is handed over first, and nothing new is begun, unless all records are dealt again.
 
 use super::frontier::Clearance;
 use super::{ConsumerGone, Prefetcher};
@@ -121,6 +121,7 @@ impl Prefetcher {
         self.state.next = *next;
         self.feed.frontier.advance(*next);
         self.state.ending = None;
+        self.state.is_at_start = true;
         self.batches.layout = self.batches.first_layout.clone();
         self.tolerance.count = BadCount::default();
         true

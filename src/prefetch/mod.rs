@@ -20,7 +20,8 @@
 //!    fails an assertion. All queues have room for everything that can be in them: only a receive ever waits.
 //! 2. **Order.** Batches are in flight in the order of their records and leave in that order, in whatever
 //!    order the workers finish.
-//! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun. What
+//! 3. **The end comes last and once.** After an error or the end of the records nothing new is begun, unless
+//!    all records are [dealt again](Prefetcher::start). What
 //!    comes before the end is delivered; then, at most once, the error. Of a lane's own errors, that of its
 //!    earliest batch counts. If the data caused it, the [`frontier`] decides at which step all lanes end
 //!    (docs/design.md, "Where a feed ends").
@@ -164,6 +165,8 @@ pub(crate) struct State {
     ending: Option<Ending>,
     /// Whether all runs have been taken.
     runs_over: bool,
+    /// Whether the lane has returned to its start and has no record since then.
+    is_at_start: bool,
 }
 
 impl State {
@@ -309,6 +312,7 @@ impl Prefetcher {
         match self.wait() {
             Wake::Run(slot) => {
                 let run = self.reader.end().lease(slot);
+                self.state.is_at_start = false;
                 if self.state.ending.is_some() {
                     // For nobody.
                 } else if run.is_end() {
@@ -340,7 +344,7 @@ impl Prefetcher {
             return wake;
         }
         let (meter, on) = self.waiting_meter();
-        meter.time(|| {
+        let wait = || {
             let _wait = trace::wait(on);
             let start = Instant::now();
             let looks = self.wants_slot() && !self.state.resting.is_empty();
@@ -353,7 +357,9 @@ impl Prefetcher {
                     break Wake::Rested;
                 }
             }
-        })
+        };
+        // Nobody waits for a lane that may never begin again.
+        if self.state.is_at_start { wait() } else { meter.time(wait) }
     }
 
     /// Whether a batch could be begun if a slot were free.

@@ -9,8 +9,8 @@ use crate::base::sync::{Receiver, Sender, bounded};
 use crate::feed::FeedError;
 use crate::workers::Task;
 
-/// What a prefetcher hands over: a batch, or the error that ends the lane. `None` is the end of its records,
-/// and what a consumer makes of a closed queue.
+/// What a prefetcher hands over: a batch, or the error that ends the lane. `None`: its records have ended. A
+/// consumer takes a closed queue for the same.
 pub(crate) type Message = Option<Result<Delivered, FeedError>>;
 
 /// The prefetcher's ends.

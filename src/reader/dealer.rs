@@ -1,7 +1,7 @@
 //! Reads a source and deals its records.
 //!
-//! **The dealing rule.** Records are counted from the start, and the count never restarts: global record `g`
-//! is record `g mod M` of the database and goes to consumer `g mod N`, with the consumers in the order in
+//! **The dealing rule.** Records are counted from the start, and no pass restarts the count: global record
+//! `g` is record `g mod M` of the database and goes to consumer `g mod N`, with the consumers in the order in
 //! which they registered. Because the count does not restart at the end of a pass, the records of a consumer
 //! shift from pass to pass if `N` does not divide `M`, as Caffe's do. If this reader's consumers are only
 //! some of the ranks of a larger job, `N` is the size of the job, and the records of other ranks are skipped.
@@ -37,6 +37,8 @@ struct ConsumerState {
     left: bool,
     /// The number of batches whose last run was handed over.
     batches: u64,
+    /// Whether a batch has records, and more may follow.
+    is_in_batch: bool,
 }
 
 /// A consumer's place in round-robin order, in which a step is one batch of records.
@@ -84,6 +86,7 @@ impl<'a> Dealer<'a> {
             round_robin: RoundRobin::default(),
             left: false,
             batches: 0,
+            is_in_batch: false,
         };
         let consumers = ends.into_iter().map(consumer).collect();
         let share = shared.terms.share();
@@ -243,8 +246,11 @@ impl<'a> Dealer<'a> {
     ) -> Result<Result<(), NobodyLeft>, E> {
         let shared = self.shared;
         let consumer = &mut self.consumers[turn];
-        if consumer.slot.is_none() && consumer.take_slot(shared, turn).is_err() {
-            return Ok(self.consumer_left(turn, records));
+        if consumer.slot.is_none() {
+            if consumer.take_slot(shared, turn).is_err() {
+                return Ok(self.consumer_left(turn, records));
+            }
+            shared.wait_while_paused();
         }
         let slot = consumer.slot.as_mut().expect("a slot was taken just now");
         add(&mut slot.run)?;
@@ -256,6 +262,7 @@ impl<'a> Dealer<'a> {
         if let Some(end) = end {
             slot.run.end_step(end);
         }
+        consumer.is_in_batch = end.is_none();
         if end.is_some() || slot.run.len() == shared.pool.run_records {
             let records = slot.run.len();
             if self.give(turn, end.is_some()).is_err() {
@@ -298,21 +305,18 @@ impl<'a> Dealer<'a> {
         Ok(())
     }
 
-    /// Hands over everything that was dealt, and then the end: an empty run that ends no step. The next record
-    /// is dealt as the first one was. Returns whether a consumer is left.
+    /// Hands over everything that was dealt to the only consumer, and then the end: an empty run that ends no
+    /// step. The next record is dealt as the first one was. Returns whether the consumer is there.
     pub(super) fn end_all(&mut self) -> bool {
         self.flush();
-        self.rank = 0;
-        let mut is_anybody_left = false;
-        for turn in 0..self.consumers.len() {
-            let consumer = &mut self.consumers[turn];
-            consumer.round_robin = RoundRobin::default();
-            let has_slot = consumer.slot.is_some() || consumer.take_slot(self.shared, turn).is_ok();
-            is_anybody_left |= has_slot && self.give(turn, false).is_ok();
-        }
         // Nothing is dealt while the thread waits.
         self.span = None;
-        is_anybody_left && !self.is_stopping()
+        self.rank = 0;
+        let consumer = &mut self.consumers[0];
+        consumer.round_robin = RoundRobin::default();
+        consumer.batches += u64::from(std::mem::take(&mut consumer.is_in_batch));
+        let is_given = consumer.take_slot(self.shared, 0).and_then(|()| consumer.give(&self.shared.meters));
+        is_given.is_ok() && !self.is_stopping()
     }
 
     /// Hands over partly filled runs.
@@ -360,7 +364,6 @@ impl ConsumerState {
             },
         )?;
         self.slot = Some(slot);
-        shared.wait_while_paused();
         Ok(())
     }
 

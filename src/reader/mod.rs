@@ -435,9 +435,15 @@ impl ReaderWatch {
         self.0.levels(consumer)
     }
 
-    /// Deals everything once more, from the start: for a reader that [can](Terms::can_repeat), after its end.
-    pub(crate) fn deal_again(&self) {
-        self.0.deal_again();
+    /// Deals everything once more, from the start: for a reader that [can](Terms::can_repeat). Its end came
+    /// to the consumer at this moment.
+    pub(crate) fn deal_again(&self, ended: Instant) {
+        self.0.deal_again(ended);
+    }
+
+    /// Ends at the end, and does not wait to deal again.
+    pub(crate) fn deal_once(&self) {
+        self.0.deal_once();
     }
 
     pub(crate) fn set_paused(&self, is_paused: bool) {

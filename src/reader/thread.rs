@@ -56,8 +56,8 @@ pub(crate) struct Terms {
     pub(crate) feed: u64,
     /// The length of a typical value, if the consumers know one; otherwise the first record's counts.
     pub(crate) value_bytes: Option<usize>,
-    /// Whether what is dealt can be dealt [again](Shared::deal_again), from the start: the thread then waits
-    /// after the last record, instead of ending.
+    /// Whether the only consumer may have everything dealt [again](Shared::deal_again), from the start: the
+    /// thread then waits after the last record, instead of ending.
     pub(crate) can_repeat: bool,
 }
 
@@ -149,7 +149,7 @@ pub(crate) enum Activity {
     WaitingForBlock,
     /// Waiting to be resumed.
     Paused,
-    /// Ended.
+    /// Everything has been dealt.
     Over,
 }
 
@@ -183,7 +183,7 @@ pub(super) struct Shared {
     /// Whether the records of a run may have different lenders.
     has_several_lenders: bool,
     gate: Mutex<Gate>,
-    /// Notified when a consumer registers, when the reader is resumed, and when it must stop.
+    /// Notified when a consumer registers, when the reader is resumed or deals again, and when it must stop.
     gate_changed: Condvar,
     stop: AtomicBool,
     /// Whether no new run may be begun.
@@ -201,8 +201,10 @@ struct Gate {
     arrived: Vec<ReaderEnd>,
     /// Wake the thread, and through it the consumers, when the reader is cancelled.
     slot_returns: Vec<Arc<SlotReturn>>,
-    /// Whether everything is to be dealt again.
-    deals_again: bool,
+    /// When the consumer had the end, if everything is to be dealt again.
+    deals_again: Option<Instant>,
+    /// Whether nobody will ask for that.
+    is_final: bool,
 }
 
 impl ReaderThread {
@@ -353,22 +355,34 @@ impl Shared {
         self.set_activity(Activity::Reading);
     }
 
-    /// Deals everything once more, now that its end has come.
-    pub(super) fn deal_again(&self) {
-        self.gate.lock().deals_again = true;
+    /// Deals everything once more. Its end came to the consumer at this moment.
+    pub(super) fn deal_again(&self, ended: Instant) {
+        self.gate.lock().deals_again = Some(ended);
         self.gate_changed.notify_all();
     }
 
-    /// Waits until everything is to be dealt again, or the reader must stop; returns whether it is dealt again.
+    /// Ends at the end: nobody will ask for more.
+    pub(super) fn deal_once(&self) {
+        self.gate.lock().is_final = true;
+        self.gate_changed.notify_all();
+    }
+
+    fn can_repeat(&self) -> bool {
+        self.terms.can_repeat && !self.gate.lock().is_final
+    }
+
+    /// Waits until everything is to be dealt again, and returns true, or until the thread must end.
     fn wait_to_deal_again(&self) -> bool {
         self.set_activity(Activity::Over);
-        self.meters.free_slot.time(|| {
-            let mut gate = self.gate.lock();
-            while !gate.deals_again && !self.is_stopping() {
-                self.gate_changed.wait(&mut gate);
-            }
-            std::mem::take(&mut gate.deals_again) && !self.is_stopping()
-        })
+        let rest = self.meters.free_slot.rest();
+        let mut gate = self.gate.lock();
+        while gate.deals_again.is_none() && !gate.is_final && !self.is_stopping() {
+            self.gate_changed.wait(&mut gate);
+        }
+        let ended = gate.deals_again.take();
+        drop(gate);
+        self.meters.free_slot.end_rest(rest, ended.unwrap_or_else(Instant::now));
+        ended.is_some() && !self.is_stopping()
     }
 
     /// The levels of a consumer's queues.
@@ -413,7 +427,7 @@ impl Shared {
                 let ends = self.wait_at_the_gate(gate_timeout)?;
                 let dealer = dealer.insert(Dealer::new(self, ends));
                 dealer.deal_all(source, helpers.clone())?;
-                while self.terms.can_repeat && dealer.end_all() && self.wait_to_deal_again() {
+                while self.can_repeat() && dealer.end_all() && self.wait_to_deal_again() {
                     dealer.deal_all(source, helpers.clone())?;
                 }
                 Ok(())
@@ -430,7 +444,7 @@ impl Shared {
             self.first_error.set(panicked);
         }
         self.set_activity(Activity::Over);
-        let _ = self.meters.free_slot.rest();
+        self.meters.free_slot.rest();
         // Consumers at a gate that never opened wait for their queues to close.
         self.gate.lock().arrived.clear();
         drop(dealer);

@@ -59,7 +59,8 @@ impl VerifiesLater {
 /// [`Lender::verifying`](super::Lender::verifying) wraps it.
 ///
 /// Only a [deferring cursor](super::Source::deferring_cursor) lends such values. A worker has each verified
-/// right before it reads the value's bytes, so they are read from memory once.
+/// right before it reads the value's bytes, so they are read from memory once. The cursor verifies keys
+/// itself.
 pub trait Verifier: Send + Sync {
     /// Verifies a value that was lent, if its cursor did not: by a checksum beside it, for example. The value
     /// has the address and the length that it had in its [`Entry`](super::Entry). Several threads may call
@@ -72,7 +73,7 @@ pub trait Verifier: Send + Sync {
     fn check_value(&self, value: &[u8]) -> Result<(), SourceError>;
 
     /// Checks that every value read until now was still as it was when it was lent. Override this if another
-    /// process may write to the values. It is called after they were used.
+    /// process may write to the values; in this one, nobody may. It is called after they were used.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use super::checksum::{TableChecksum, Verifier};
 #[derive(Clone)]
 pub struct Lender(Owner);
 
-/// An owner, by what is left to whoever uses its bytes.
+/// What the user of an owner's bytes still has to verify.
 #[derive(Clone)]
 enum Owner {
     /// Nothing.

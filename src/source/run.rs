@@ -257,7 +257,7 @@ impl Run {
         self.step_end
     }
 
-    /// Whether it stands for the end of everything that is dealt.
+    /// Whether it says that everything has been dealt.
     pub(crate) fn is_end(&self) -> bool {
         self.is_empty() && self.step_end.is_none()
     }

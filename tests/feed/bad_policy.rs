@@ -260,6 +260,18 @@ fn a_single_pass_with_bad_records_starts_again() {
 }
 
 #[test]
+fn each_round_has_its_own_count_of_bad_records() {
+    let bad = BTreeSet::from([6, 7]);
+    let policy = any_policy().at_most(2);
+    let mut feed = feed(8, &bad).epochs(Epochs::OnePass).bad_records(policy).build().unwrap();
+    for _round in 0..3 {
+        // The last batch has only bad ones.
+        let batches = feed.epoch().unwrap().map(|batch| batch.unwrap().bad_records().len());
+        assert_eq!(batches.sum::<usize>(), 2);
+    }
+}
+
+#[test]
 fn a_failure_that_is_not_of_the_record_ends_the_feed() {
     let source = FnSource::new("made", 8, |position, to| {
         to.push(u8::try_from(position).unwrap());

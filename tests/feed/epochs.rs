@@ -616,6 +616,68 @@ fn a_run_that_begins_again_opens_nothing_and_has_its_ring() {
 }
 
 #[test]
+fn a_feed_that_is_paused_at_its_end_ends_and_begins_again_when_it_goes_on() {
+    must_end("a pause between two rounds", || {
+        for describe in [feed(images(6), 1).epochs(Epochs::OnePass), feed(images(6), 1).epochs(1)] {
+            let mut feed = describe.batch_size(3).prefetch(1).build().unwrap();
+            let handle = feed.handle();
+            let mut batches = feed.steps();
+            assert!(batches.by_ref().take(2).all(|batch| batch.is_ok()));
+            handle.pause();
+            assert!(batches.next().is_none(), "a pause keeps no end back");
+            assert!(handle.has_ended());
+            assert_eq!(handle.next_steps().len(), 1);
+            handle.set_threads(2).unwrap();
+            {
+                let epoch = feed.epoch().unwrap();
+                assert!(!handle.has_ended());
+                drop(epoch);
+            }
+            handle.resume();
+            assert_eq!(epoch_of(&mut feed, usize::MAX), [0, 1, 2, 3, 4, 5]);
+            assert_eq!(handle.threads(), 2);
+        }
+    });
+}
+
+#[test]
+fn a_rank_whose_share_is_uneven_has_the_same_records_each_time() {
+    must_end("uneven shares that come again", || {
+        for rank in 0..3 {
+            let feed = feed(images(20), 1).epochs(Epochs::OnePass).share(Ranks { first: rank, of: 3 });
+            let mut feed = feed.batch_size(3).build().unwrap();
+            let due: Vec<u64> = (rank as u64..20).step_by(3).collect();
+            for _round in 0..4 {
+                assert_eq!(epoch_of(&mut feed, usize::MAX), due, "rank {rank}");
+            }
+        }
+    });
+}
+
+#[test]
+fn lanes_that_were_taken_end_with_their_records() {
+    must_end("the end of a lane that cannot begin again", || {
+        let source = images(6);
+        let mut feed = feed(source, 1).batch_size(3).epochs(Epochs::OnePass).build().unwrap();
+        let mut lane = feed.take_lanes().unwrap().remove(0);
+        assert_eq!(lane.by_ref().map(|batch| batch.unwrap().len()).sum::<usize>(), 6);
+        assert!(lane.next().is_none() && lane.is_ended() && feed.handle().has_ended());
+        assert_eq!(feed.epoch().unwrap_err(), FeedError::LanesTaken);
+    });
+}
+
+#[test]
+fn an_endless_feed_has_no_epochs_to_go_over() {
+    let mut endless = feed(images(6), 1).build().unwrap();
+    let error = endless.epoch().unwrap_err();
+    assert!(
+        matches!(error, FeedError::Config(ConfigError::NeedsEpochs { option: "epoch()", .. })),
+        "{error}"
+    );
+    assert_eq!(format!("{error:?}"), error.to_string(), "what a program prints that returns it");
+}
+
+#[test]
 fn a_database_that_was_written_to_does_not_begin_again_as_another() {
     must_end("a database that grows between two rounds", || {
         let folder = tempfile::tempdir().unwrap();

@@ -503,8 +503,13 @@ fn run(options: &Options, place: Place, program: &[Op]) {
         match op {
             Op::Epoch(batches) => {
                 let is_endless = list.is_round_robin && options.end().is_none();
-                let batches = batches.unwrap_or(if is_endless { 3 } else { usize::MAX });
-                let due = list.epoch(batches);
+                let batches = batches.unwrap_or(usize::MAX);
+                let due = match is_endless {
+                    true => {
+                        Err(ConfigError::NeedsEpochs { option: "epoch()", order: Epochs::RoundRobin }.into())
+                    }
+                    false => list.epoch(batches),
+                };
                 let found = feed.epoch().map(|epoch| {
                     epoch.take(batches).map(|batch| given(vec![batch.unwrap()])).collect::<Vec<_>>()
                 });

@@ -144,10 +144,8 @@ impl Feed {
     fn epoch(slf: &Bound<'_, Self>) -> PyResult<Batches> {
         let (py, Feed { running, .. }) = (slf.py(), slf.get());
         slf.get().check_single(py)?;
-        // Only what comes next tells whether a pass without a plan is over: waited for where Ctrl-C ends it.
-        if running.handle(py)?.plan().is_none() {
-            running.wait(py)?;
-        }
+        // Only what comes next tells whether it is over: waited for where Ctrl-C ends it.
+        running.wait(py)?;
         let mut is_over = false;
         running.replace(py, |feed| {
             is_over = feed.epoch()?.is_ended();
@@ -263,18 +261,14 @@ impl Feed {
 
     /// Stops the reader until `unpause`; what it has dealt is still delivered.
     fn pause(&self, py: Python<'_>) -> PyResult<()> {
-        self.running.with(py, |feed| {
-            feed.handle().pause();
-            Ok(())
-        })
+        self.running.handle(py)?.pause();
+        Ok(())
     }
 
     /// Lets the reader go on after `pause`.
     fn unpause(&self, py: Python<'_>) -> PyResult<()> {
-        self.running.with(py, |feed| {
-            feed.handle().resume();
-            Ok(())
-        })
+        self.running.handle(py)?.resume();
+        Ok(())
     }
 
     /// Ends the feed, from any thread: what is complete is delivered, then `ClosedError`.

@@ -38,7 +38,7 @@ pub(super) fn what(path: &Path) -> Option<Thing> {
     }
     let names = names(path)?;
     if names.is_empty() {
-        return Thing::new(Kind::Other, "an empty folder", COPY);
+        return Thing::new(Kind::Other, "an empty folder", "check the path, or copy it again");
     }
     let ends = |ending: &str| names.iter().any(|name| name.as_bytes().ends_with(ending.as_bytes()));
     let begins = |start: &str| names.iter().any(|name| name.as_bytes().starts_with(start.as_bytes()));
@@ -89,7 +89,8 @@ fn inner(path: &Path, names: &[OsString]) -> Option<Thing> {
 
 /// Files of one kind.
 fn of_files(path: &Path, names: &[OsString]) -> Option<Thing> {
-    const LIST: &str = "list them with their labels in a text file, a name, a space and a label on each line";
+    const LIST: &str = "make a data set of them (percolator convert), or list them with their labels in a \
+                        text file, a name, a space and a label on each line";
 
     if has_images(path) {
         return Thing::new(Kind::Other, "a folder of images", LIST);
