@@ -118,10 +118,7 @@ pub enum RecordCause {
     #[error("the record has no float_data to take its target from")]
     NoTarget,
     /// Handling it panicked.
-    #[error(
-        "handling the record panicked: {message}; unless the decoder is your own, this is a bug, please report \
-         it"
-    )]
+    #[error("handling the record panicked: {message}; unless the decoder is yours, this is a bug: report it")]
     Panicked {
         /// The panic's message.
         message: String,

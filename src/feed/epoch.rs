@@ -62,9 +62,6 @@ impl Feed {
         if self.facts.has_blocks {
             return Err(ConfigError::WithBlocks { option: "epoch" }.into());
         }
-        if let DealtBy::RoundRobin(RoundRobin { passes: None, .. }) = self.facts.dealt_by {
-            return Err(ConfigError::NeedsEpochs { option: "epoch()", order: Epochs::RoundRobin }.into());
-        }
         let lane = match self.lanes.as_deref_mut() {
             Ok([lane, ..]) => lane,
             Ok([]) => return Err(FeedError::LanesTaken),
@@ -72,6 +69,9 @@ impl Feed {
         };
         if let Some(error) = &lane.error {
             return Err(error.clone());
+        }
+        if let DealtBy::RoundRobin(RoundRobin { passes: None, .. }) = self.facts.dealt_by {
+            return Err(ConfigError::NeedsEpochs { option: "epoch()", order: Epochs::RoundRobin }.into());
         }
         let next = lane.progress.next().1;
         let mut empty_epoch = None;

@@ -502,7 +502,7 @@ fn run(options: &Options, place: Place, program: &[Op]) {
         let at = format!("at {number}, {op:?}, from {:?}", list.next);
         match op {
             Op::Epoch(batches) => {
-                let is_endless = list.is_round_robin && options.end().is_none();
+                let is_endless = list.is_round_robin && options.end().is_none() && list.place.lanes == 1;
                 let batches = batches.unwrap_or(usize::MAX);
                 let due = match is_endless {
                     true => {
