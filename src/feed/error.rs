@@ -93,9 +93,9 @@ pub enum FeedError {
     /// ended the wait.
     #[error(
         "lane {lane} ({device}): its consumer holds all {held} batches of the ring and has waited \
-         {waited:.1?} for one more, which can be filled only when one of them is dropped; drop each batch before \
-         requesting the next (no lane.collect::<Vec<_>>()), make the ring deeper than what is held at once \
-         (prefetch, memory_limit), or set give_up_after if another thread drops them later"
+         {waited:.1?} for one more, which can be filled only when one of them is dropped; drop each batch \
+         before requesting the next (no lane.collect::<Vec<_>>()), make the ring deeper than what is held at \
+         once (prefetch, memory_limit), or set give_up_after if another thread drops them later"
     )]
     AllHeld {
         /// The lane's number in its feed.

@@ -687,11 +687,10 @@ fn a_database_that_was_written_to_does_not_begin_again_as_another() {
             assert_eq!(feed.epoch().unwrap().map(|batch| batch.unwrap().len()).sum::<usize>(), 6);
             common::write_images(folder.path(), 6, 1, 2, 2);
             let error = feed.epoch().and_then(|mut epoch| epoch.next().unwrap()).unwrap_err();
-            let is_said = matches!(
-                &error,
-                FeedError::Reader(ReaderError::Source(SourceError::Committed { path })) if path == folder.path()
-            );
-            assert!(is_said, "{error}");
+            let FeedError::Reader(ReaderError::Source(SourceError::Committed { path })) = &error else {
+                panic!("{error}");
+            };
+            assert_eq!(path, folder.path());
         }
     });
 }

@@ -28,7 +28,7 @@ pub enum OpenError {
     NoDataSet {
         /// The path.
         path: PathBuf,
-        /// What is there, as in "it is a folder of images: list them" or "found a FIFO".
+        /// What is there, as in "it is a folder of images: make a data set of them" or "found a FIFO".
         found: String,
         /// What a data set is, if `found` does not say what to do; else empty.
         hint: &'static str,

@@ -366,7 +366,7 @@ mod tests {
         put("photos/1.jpg", b"");
         std::os::unix::fs::symlink("gone", root.join("link")).unwrap();
         for (path, due) in [
-            ("photos", "photos: no data set: it is a folder of images: list them"),
+            ("photos", "photos: no data set: it is a folder of images: make a data set of them"),
             ("link", "link: no data set: it is a link to gone, where nothing is"),
         ] {
             let error = Kind::at(&root, path).unwrap_err();
