@@ -1,5 +1,6 @@
 //! Feeds: what they deliver, to whom and in what order, and how they end.
 
+mod again;
 mod bad_limits;
 mod bad_policy;
 mod bad_records;
