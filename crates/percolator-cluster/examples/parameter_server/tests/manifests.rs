@@ -17,6 +17,11 @@ pub(super) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/kubernetes")
 }
 
+/// The manifest of a server of feeds. Its command line is tested with the command.
+pub(super) fn of_serve() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../percolator-serve/examples/kubernetes/serve.yaml")
+}
+
 fn read(name: &str) -> String {
     fs::read_to_string(folder().join(name)).unwrap()
 }
@@ -146,6 +151,47 @@ fn what_manifests_name_is_there() {
     let rules = list(&find(&objects, "Job", "trainer")["spec"]["podFailurePolicy"]["rules"]);
     let asked = Value::from(crate::ASKED_TO_END);
     assert!(rules.iter().any(|rule| list(&rule["onExitCodes"]["values"]).contains(&asked)), "{rules:?}");
+}
+
+#[test]
+fn what_the_manifest_of_a_server_of_feeds_names_is_there() {
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&fs::read_to_string(of_serve()).unwrap()).unwrap();
+    let [service, deployment] =
+        ["Service", "Deployment"].map(|kind| &find(&objects, kind, "percolator-serve")["spec"]);
+    let pod = &deployment["template"];
+    let labels = [&service["selector"], &deployment["selector"]["matchLabels"]];
+    assert!(labels.iter().all(|labels| **labels == pod["metadata"]["labels"]), "{labels:?}");
+    let container = &pod["spec"]["containers"][0];
+    let is_named = |list: &[Value], name: &Value| list.iter().any(|one| one["name"] == *name);
+    for port in list(&service["ports"]) {
+        assert!(is_named(list(&container["ports"]), &port["targetPort"]), "{port}");
+    }
+    for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
+        let get = &container[probe]["httpGet"];
+        assert_eq!(
+            (&get["path"], &get["port"], &get["scheme"]),
+            (&path.into(), &"feeds".into(), &"HTTPS".into())
+        );
+    }
+    let words: Vec<_> = list(&container["args"]).iter().map(text).collect();
+    let option = |name: &str| {
+        let found = words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        found.unwrap_or_else(|| panic!("it has {name}"))
+    };
+    for mount in list(&container["volumeMounts"]) {
+        assert_eq!(mount["readOnly"], true, "{mount}");
+        assert!(is_named(list(&pod["spec"]["volumes"]), &mount["name"]), "{mount}");
+    }
+    for file in ["--root", "--tls-certificate", "--tls-key", "--key", "--token-file"].map(option) {
+        let is_below = |mount: &Value| Path::new(file).starts_with(text(&mount["mountPath"]));
+        assert!(list(&container["volumeMounts"]).iter().any(is_below), "{file}");
+    }
+    for (name, option) in [("feeds", option("--listen")), ("metrics", option("--metrics"))] {
+        let port = list(&container["ports"]).iter().find(|port| port["name"] == name).unwrap();
+        assert!(option.ends_with(&format!(":{}", port["containerPort"])), "{option}");
+    }
+    let drain: u64 = option("--drain").trim_end_matches('s').parse().unwrap();
+    assert!(pod["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap() > drain);
 }
 
 #[test]

@@ -1,0 +1,369 @@
+//! The client: a feed elsewhere, as if it were here.
+//!
+//! The way of a batch: [`connection`] makes connections, of which each [`call`] has one, on the thread of
+//! [`runtime`]; [`receive`] takes a stream's messages apart and puts their bodies into [`slot`]s. If the
+//! server is on this machine, [`shared`] hears where its batches are. Either is an [`arrival`] for a
+//! [`lane`], which hands them over in order, as a [`batch`] whose columns are the [`fields`] of the feed.
+//! [`whole`] is the same for bytes that are all there.
+
+mod arrival;
+mod batch;
+mod call;
+mod connection;
+mod error;
+mod fields;
+mod lane;
+mod receive;
+mod runtime;
+mod shared;
+mod slot;
+mod whole;
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+pub use self::batch::{RemoteArray, RemoteBatch};
+pub use self::error::ClientError;
+pub use self::fields::{RemoteField, RemoteFieldKind};
+pub use self::lane::{LaneCloser, RemoteLane};
+
+pub(crate) use self::receive::Malformed;
+pub(crate) use self::whole::batches_of;
+
+use self::connection::Dialer;
+use self::fields::RemoteColumns;
+use self::runtime::ClientRuntime;
+use crate::flight::{Action, ActionResult, DescriptorType, FlightDescriptor, FlightInfo};
+use crate::grpc;
+use crate::request::FeedRequest;
+use crate::ticket;
+
+/// How long a lane looks for a server, unless it is set.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+
+/// How many batches may be unacknowledged, unless it is set: one is trained on while the next one comes.
+const WINDOW: NonZeroUsize = NonZeroUsize::new(2).expect("it is not zero");
+
+/// The version of what a server says about a feed.
+const VERSION: u32 = 1;
+
+/// A server of feeds, as a client sees it. It may be cloned and used on any thread, also within an
+/// asynchronous program's: what waits, waits on the thread that calls, and never for other lanes.
+///
+/// ```no_run
+/// use percolator::feed::FeedSpec;
+/// use percolator_serve::{Client, Column, FeedRequest};
+///
+/// let client = Client::connect("grpc://127.0.0.1:8815")?;
+/// let feed = client.open(&FeedRequest::feed(FeedSpec::default()).columns([Column::Position]))?;
+/// let mut lane = feed.lane(0)?;
+/// while let Some(batch) = lane.next().transpose()? {
+///     let pixels: &[u8] = batch.get("data")?;
+///     println!("{} records, {} bytes", batch.records(), pixels.len());
+/// }
+/// # Ok::<(), percolator_serve::ClientError>(())
+/// ```
+#[derive(Clone)]
+pub struct Client(Arc<Connected>);
+
+/// What a client and its lanes share. The last of them that is dropped ends the client's thread.
+struct Connected {
+    /// One for each server. There is at least one.
+    dialers: Vec<Arc<Dialer>>,
+    window: NonZeroUsize,
+    give_up_after: Duration,
+    runtime: ClientRuntime,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let urls: Vec<_> = self.0.dialers.iter().map(|dialer| &dialer.url).collect();
+        f.debug_struct("Client").field("urls", &urls).finish_non_exhaustive()
+    }
+}
+
+/// What a client is made with.
+#[derive(Clone)]
+#[must_use]
+pub struct ClientBuilder {
+    url: String,
+    token: Option<String>,
+    authorities: Option<PathBuf>,
+    identity: Option<(PathBuf, PathBuf)>,
+    window: NonZeroUsize,
+    give_up_after: Duration,
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl ClientBuilder {
+    /// Says this token to the server.
+    pub fn token(self, token: impl Into<String>) -> Self {
+        ClientBuilder { token: Some(token.into()), ..self }
+    }
+
+    /// Believes a server whose certificate was signed by one of these: a PEM file. `grpc+tls://` needs it.
+    pub fn authorities(self, pem: impl Into<PathBuf>) -> Self {
+        ClientBuilder { authorities: Some(pem.into()), ..self }
+    }
+
+    /// Shows the server this certificate: a PEM file with it and those that lead to its authority, and one
+    /// with its key.
+    pub fn identity(self, certificate_pem: impl Into<PathBuf>, key_pem: impl Into<PathBuf>) -> Self {
+        ClientBuilder { identity: Some((certificate_pem.into(), key_pem.into())), ..self }
+    }
+
+    /// The most batches of a lane that the server sends before they are acknowledged: 2, unless it is set,
+    /// and never more than 1024, or than the server's own window. Each takes memory here; over `shared://`,
+    /// it counts until its memory is no longer read, and takes none.
+    pub fn window(self, batches: NonZeroUsize) -> Self {
+        ClientBuilder { window: lane::window_of(batches), ..self }
+    }
+
+    /// How long a lane tries to connect again before it ends with an error: a minute, unless it is set.
+    pub fn give_up_after(self, time: Duration) -> Self {
+        ClientBuilder { give_up_after: time, ..self }
+    }
+
+    /// Makes the client, and asks the server whether it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if it is not, or does not want this client.
+    pub fn connect(self) -> Result<Client, ClientError> {
+        let runtime = ClientRuntime::start().map_err(ClientError::Thread)?;
+        let ClientBuilder { url, token, authorities, identity, window, give_up_after } = self;
+        let identity = identity.as_ref().map(|(certificate, key)| (&**certificate, &**key));
+        let (token, authorities) = (token.as_deref(), authorities.as_deref());
+        let dialers = url.split(',').map(|url| {
+            Dialer::new(url.trim().to_owned(), token, authorities, identity, runtime.tasks()).map(Arc::new)
+        });
+        let dialers = dialers.collect::<Result<Vec<_>, _>>()?;
+        let client = Client(Arc::new(Connected { dialers, window, give_up_after, runtime }));
+        // TLS and tokens are refused when something is asked for.
+        client.status()?;
+        Ok(client)
+    }
+}
+
+impl Client {
+    /// Connects to a server, and asks whether it is there.
+    ///
+    /// | address | which server | its batches |
+    /// |---|---|---|
+    /// | `grpc://HOST:PORT` | one at a port | travel over TCP |
+    /// | `grpc+tls://HOST:PORT` | the same, with TLS: [`builder`](Self::builder) | travel encrypted |
+    /// | `grpc+unix:///PATH` | one at a Unix socket | travel through it |
+    /// | `shared:///PATH` | the same, on this machine | do not travel: they are read in its memory |
+    ///
+    /// Several servers that serve the same data and sign with the same key may be named, with commas between
+    /// them. Which one a feed is taken from depends on the feed alone, so that all its clients meet there if
+    /// they name the servers in one order. If a server fails, its lanes go on at the next one, each exactly
+    /// where it was.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if it is not, or does not want this client.
+    pub fn connect(url: &str) -> Result<Self, ClientError> {
+        Self::builder(url).connect()
+    }
+
+    /// Prepares a client for a server that wants a token, or has TLS: `grpc+tls://HOST:PORT`.
+    pub fn builder(url: impl Into<String>) -> ClientBuilder {
+        ClientBuilder {
+            url: url.into(),
+            token: None,
+            authorities: None,
+            identity: None,
+            window: WINDOW,
+            give_up_after: GIVE_UP_AFTER,
+        }
+    }
+
+    /// What the server does at the moment, as JSON; of several, the first one that answers.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if it does not answer.
+    pub fn status(&self) -> Result<String, ClientError> {
+        let action = Action { r#type: "status".to_owned(), ..Action::default() };
+        let (server, ActionResult { body }) = self.ask(0, "DoAction", &action)?;
+        String::from_utf8(body.into()).map_err(|_| self.0.malformed(server, "a status that is no text"))
+    }
+
+    /// Asks for a feed. It is started by its first lane.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if the server does not answer, or does not serve it.
+    pub fn open(&self, request: &FeedRequest) -> Result<RemoteFeed, ClientError> {
+        let (kind, cmd) = (DescriptorType::Cmd.into(), request.to_json()?.into());
+        let descriptor = FlightDescriptor { kind, cmd, path: Vec::new() };
+        let first = self.0.first_server(request);
+        let (server, info): (_, FlightInfo) = self.ask(first, "GetFlightInfo", &descriptor)?;
+        let facts: Facts = serde_json::from_slice(&info.app_metadata).map_err(|error| {
+            self.0.malformed(server, &format!("facts about a feed that are none: {error}"))
+        })?;
+        if facts.version != VERSION {
+            let found = format!("facts of the version {}, and this client knows {VERSION}", facts.version);
+            return Err(self.0.malformed(server, &found));
+        }
+        let columns = RemoteColumns::of_encapsulated(&info.schema);
+        let columns = columns.map_err(|found| self.0.dialer(server).malformed(found))?;
+        let tickets = info.endpoint.into_iter().filter_map(|endpoint| endpoint.ticket);
+        let tickets: Result<Vec<_>, _> =
+            tickets.map(|ticket| String::from_utf8(ticket.ticket.into())).collect();
+        let tickets = tickets.map_err(|_| self.0.malformed(server, "a ticket that is no text"))?;
+        if tickets.len() != facts.ranks {
+            let found = format!("{} tickets for {} ranks", tickets.len(), facts.ranks);
+            return Err(self.0.malformed(server, &found));
+        }
+        let fields = columns.fields();
+        let Facts { window, memory_bytes, records, .. } = facts;
+        let window = window.clamp(1, self.0.window.get());
+        Ok(RemoteFeed { client: self.clone(), server, fields, tickets, window, memory_bytes, records })
+    }
+
+    /// Goes on with a ticket: that of a rank, or of a lane that ended anywhere. It connects in the
+    /// background; if that fails, the first batch is the error.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Ticket`] if it is none.
+    pub fn resume(&self, ticket: &str) -> Result<RemoteLane, ClientError> {
+        let stream = ticket::unverified(ticket);
+        // A ticket that is none is the lane's to refuse, or the server's.
+        let server = stream.map_or(0, |stream| self.0.first_server(&stream.request));
+        RemoteLane::new(&self.0, server, ticket)
+    }
+
+    /// Asks for one message, and waits for it: from this server or, if it is not there, from the next one
+    /// that is. Returns which one answered.
+    fn ask<A: Message + Default>(
+        &self,
+        first: usize,
+        method: &'static str,
+        message: &impl Message,
+    ) -> Result<(usize, A), ClientError> {
+        let asked = grpc::framed(message);
+        let mut refused = None;
+        for server in first..first + self.0.dialers.len() {
+            match self.0.runtime.wait(self.0.dialer(server).clone().ask(method, asked.clone())) {
+                Ok(answer) => {
+                    let answer = grpc::decoded(answer);
+                    return Ok((server, answer.map_err(|status| self.0.malformed(server, &status.message))?));
+                }
+                Err(error) if error.may_pass() => refused = refused.or(Some(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| self.0.dialer(first).cut_off()))
+    }
+}
+
+impl Connected {
+    /// One of the servers. Numbers beyond the last begin again.
+    fn dialer(&self, server: usize) -> &Arc<Dialer> {
+        &self.dialers[server % self.dialers.len()]
+    }
+
+    /// The server that everybody asks first for this feed.
+    fn first_server(&self, request: &FeedRequest) -> usize {
+        // What cannot be written cannot be asked for either.
+        let digest = Sha256::digest(request.of_feed().to_json().unwrap_or_default());
+        usize::from(digest[0]) % self.dialers.len()
+    }
+
+    fn malformed(&self, server: usize, found: &str) -> ClientError {
+        self.dialer(server).malformed(Malformed(found.to_owned()))
+    }
+}
+
+/// What a server says about a feed.
+#[derive(Deserialize)]
+struct Facts {
+    version: u32,
+    ranks: usize,
+    /// The most batches that a client has and has not acknowledged.
+    window: usize,
+    memory_bytes: u64,
+    records: Option<u64>,
+}
+
+/// A feed of a server: what it is, and where its lanes begin.
+#[derive(Clone, Debug)]
+pub struct RemoteFeed {
+    client: Client,
+    /// Which server has it.
+    server: usize,
+    fields: Vec<RemoteField>,
+    tickets: Vec<String>,
+    window: usize,
+    memory_bytes: u64,
+    records: Option<u64>,
+}
+
+impl RemoteFeed {
+    /// The fields of its batches.
+    #[must_use]
+    pub fn fields(&self) -> &[RemoteField] {
+        &self.fields
+    }
+
+    /// The number of its lanes.
+    #[must_use]
+    pub fn ranks(&self) -> usize {
+        self.tickets.len()
+    }
+
+    /// How many batches of a lane may be unacknowledged: this client's window, or the server's, if that is
+    /// smaller.
+    #[must_use]
+    pub fn window(&self) -> usize {
+        self.window
+    }
+
+    /// The memory that the server needs for it.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// The number of records of the data, if it is known.
+    #[must_use]
+    pub fn records(&self) -> Option<u64> {
+        self.records
+    }
+
+    /// The ticket of a rank, from its beginning. Another process may [take](Client::resume) it.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer [ranks](Self::ranks).
+    #[must_use]
+    pub fn ticket(&self, rank: usize) -> &str {
+        &self.tickets[rank]
+    }
+
+    /// The lane of a rank, from its beginning. It connects in the background; if that fails, the first batch
+    /// is the error.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::NoRank`] if there are fewer.
+    pub fn lane(&self, rank: usize) -> Result<RemoteLane, ClientError> {
+        let ticket = self.tickets.get(rank).ok_or(ClientError::NoRank { rank, ranks: self.ranks() })?;
+        RemoteLane::new(&self.client.0, self.server, ticket)
+    }
+}

@@ -1,0 +1,25 @@
+//! Feeds for whoever connects.
+
+mod client;
+mod columns;
+mod flight;
+#[doc(hidden)]
+pub mod fuzz;
+mod grpc;
+mod local;
+mod message;
+mod request;
+mod server;
+mod ticket;
+
+pub use self::client::{
+    Client, ClientBuilder, ClientError, LaneCloser, RemoteArray, RemoteBatch, RemoteFeed, RemoteField,
+    RemoteFieldKind, RemoteLane,
+};
+pub use self::grpc::{Code, Status};
+pub use self::request::{Column, FeedRequest, NetRequest, RequestError, Share};
+pub use self::server::{
+    ClientStatus, FeedObserver, FeedStatus, Limits, Method, ServeError, Server, ServerBuilder, ServerStatus,
+    Tls,
+};
+pub use self::ticket::{KeyError, TicketError};

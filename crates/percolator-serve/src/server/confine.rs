@@ -1,0 +1,432 @@
+//! What a client's feed may name: files below the server's folder, and nothing else.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
+
+use percolator::Transform;
+use percolator::feed::{DecoderSpec, FeedSpec, Receipts, SourceSpec, TargetFrom};
+use percolator::source::IndexPlace;
+use percolator::transform::TransformPlace;
+use percolator_files::glob::{self, Rules};
+use percolator_files::{input_file, shown};
+
+use crate::grpc::{Code, Status};
+
+/// The place of a mean file in a transform that is written as JSON.
+const MEAN_FILE: &str = "/mean_image/file";
+
+/// The largest list of images that is read; a feed reads no larger one.
+const LIST_BYTES_MAX: u64 = i32::MAX as u64;
+
+/// A byte order mark, which is not part of a list's first name.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The folder below which everything lies that a client can name.
+#[derive(Clone, Debug)]
+pub(super) struct DataRoot(PathBuf);
+
+impl DataRoot {
+    pub(super) fn new(folder: &Path) -> io::Result<Self> {
+        let root = fs::canonicalize(folder)?;
+        if root.is_dir() { Ok(DataRoot(root)) } else { Err(io::ErrorKind::NotADirectory.into()) }
+    }
+
+    /// A feed as it is described, with what a client does not decide: its paths start from the root and stay
+    /// below it, and it writes nothing, here or elsewhere.
+    pub(super) fn confine(&self, spec: &FeedSpec, index: &IndexPlace) -> Result<FeedSpec, Status> {
+        let mut spec = spec.clone();
+        let start = self.below(&spec.root)?;
+        for source in &mut spec.sources {
+            *source = self.source(&start, source)?;
+        }
+        spec.transform = self.transform(&start, spec.transform)?;
+        if let Some(target) = &mut spec.target {
+            let start = target.root.as_deref().map_or(Ok(start.clone()), |root| self.below(root))?;
+            if let TargetFrom::Paired { sources, .. } = &mut target.from {
+                for source in sources {
+                    *source = self.source(&start, source)?;
+                }
+            }
+            target.transform = self.transform(&start, std::mem::take(&mut target.transform))?;
+            target.root = None;
+        }
+        if let DecoderSpec::Attached = spec.decoder {
+            return Err(refused("a decoder of a program's own cannot be sent to a server"));
+        }
+        if spec.bad_records.quarantine.is_some() {
+            return Err(refused("a server writes no quarantine file: leave `quarantine` out"));
+        }
+        if spec.transform_on != TransformPlace::Host {
+            return Err(refused("a server transforms on its host: leave `transform_on` out"));
+        }
+        if let Some(device) = spec.devices.iter().find(|device| !device.starts_with("host:")) {
+            let device = shown::quoted(device.as_bytes());
+            return Err(refused(&format!(
+                "a server's devices are host:0, host:1 and so on, and this names {device}"
+            )));
+        }
+        spec.devices = (0..spec.devices.len()).map(|rank| format!("host:{rank}")).collect();
+        spec.root = self.0.clone();
+        spec.index = index.clone();
+        spec.receipts = Receipts::Off;
+        // A client's wait is the server's to limit, and its log the server's to fill.
+        spec.give_up_after = None;
+        spec.warn_after = FeedSpec::default().warn_after;
+        Ok(spec)
+    }
+
+    fn source(&self, start: &Path, source: &SourceSpec) -> Result<SourceSpec, Status> {
+        Ok(match source {
+            SourceSpec::Lmdb { path, name } => {
+                SourceSpec::Lmdb { path: self.data(start, path)?, name: name.clone() }
+            }
+            SourceSpec::LevelDb { path } => SourceSpec::LevelDb { path: self.data(start, path)? },
+            SourceSpec::TfRecord { path, compression } => {
+                let is_there = self.0.join(self.lexically(start, path)?).exists();
+                let path = if path.iter().any(glob::is_pattern) && !is_there {
+                    self.pattern(start, path)?
+                } else {
+                    self.data(start, path)?
+                };
+                SourceSpec::TfRecord { path, compression: *compression }
+            }
+            SourceSpec::ImageList { list, root_folder, shuffle, rand_skip } => {
+                let list = self.data(start, list)?;
+                let root_folder = self.images(start, &list, root_folder)?;
+                SourceSpec::ImageList { list, root_folder, shuffle: *shuffle, rand_skip: *rand_skip }
+            }
+            _ => return Err(refused("a source of a program's own cannot be sent to a server")),
+        })
+    }
+
+    /// The path of a file or folder, relative to the root. What lies in a folder may not lead out of it.
+    fn data(&self, start: &Path, path: &Path) -> Result<PathBuf, Status> {
+        let relative = self.lexically(start, path)?;
+        let real = self.real(&relative, path)?;
+        if real.is_dir() {
+            let entries = fs::read_dir(&real).map_err(|error| failed(path, &error))?;
+            for entry in entries {
+                let entry = entry.map_err(|error| failed(path, &error))?;
+                self.check_link(&entry.path(), path)?;
+            }
+        }
+        Ok(relative)
+    }
+
+    /// A pattern, relative to the root.
+    fn pattern(&self, start: &Path, path: &Path) -> Result<PathBuf, Status> {
+        let relative = self.lexically(start, path)?;
+        let rules = Rules { hidden: true, files: false, is_left_out: |_| false };
+        let found = glob::expand(&self.0, &relative, &rules).map_err(|error| failed(path, &error))?;
+        found.iter().try_for_each(|found| self.check_link(found, path))?;
+        Ok(relative)
+    }
+
+    /// What is put before the names of a list, after a look at each of them.
+    fn images(&self, start: &Path, list: &Path, root_folder: &str) -> Result<String, Status> {
+        let text =
+            input_file::read(&self.0.join(list), LIST_BYTES_MAX).map_err(|error| failed(list, &error))?;
+        let mut last_folder = PathBuf::new();
+        for line in text.strip_prefix(MARK).unwrap_or(&text).split(|&byte| byte == b'\n') {
+            let line = line.trim_ascii_end();
+            if line.is_empty() {
+                continue;
+            }
+            let end = line.iter().rposition(|&byte| byte == b' ').unwrap_or(line.len());
+            let name = [root_folder.as_bytes(), &line[..end]].concat();
+            let name = Path::new(OsStr::from_bytes(&name));
+            self.lexically(start, name)?;
+            // As it is opened: `..` behind a link goes on from where the link leads.
+            let named = self.0.join(start).join(name);
+            let folder = named.parent().unwrap_or(&named);
+            if folder != last_folder {
+                // A folder that is not there is the feed's to report.
+                self.check_link(folder, name)?;
+                folder.clone_into(&mut last_folder);
+            }
+        }
+        // It is text that is put before text, so only its beginning may change.
+        if Path::new(root_folder).is_absolute() || start.as_os_str().is_empty() {
+            return Ok(root_folder.to_owned());
+        }
+        let start =
+            start.to_str().ok_or_else(|| refused("a list's folder is not UTF-8, and cannot be sent"))?;
+        Ok(format!("{start}/{root_folder}"))
+    }
+
+    fn transform(&self, start: &Path, transform: Transform) -> Result<Transform, Status> {
+        let unread = |error| Status::new(Code::Internal, format!("the transform cannot be read: {error}"));
+        let mut value = serde_json::to_value(&transform).map_err(unread)?;
+        let Some(file) = value.pointer_mut(MEAN_FILE) else { return Ok(transform) };
+        let path = PathBuf::from(file.as_str().unwrap_or_default());
+        let relative = self.data(start, &path)?;
+        *file = serde_json::Value::from(relative.to_string_lossy().into_owned());
+        serde_json::from_value(value).map_err(unread)
+    }
+
+    /// A folder from which paths start, relative to the root.
+    fn below(&self, path: &Path) -> Result<PathBuf, Status> {
+        let relative = self.lexically(Path::new(""), path)?;
+        self.real(&relative, path)?;
+        Ok(relative)
+    }
+
+    /// A path relative to the root, without looking at any file.
+    fn lexically(&self, start: &Path, path: &Path) -> Result<PathBuf, Status> {
+        let outside = || {
+            let path = shown::path(path);
+            let message =
+                format!("{path} is not below the folder that this server serves; paths are relative to it");
+            Status::new(Code::PermissionDenied, message)
+        };
+        let path = match path.is_absolute() {
+            true => path.strip_prefix(&self.0).map_err(|_| outside())?.to_owned(),
+            false => start.join(path),
+        };
+        let mut relative = PathBuf::new();
+        for component in path.components() {
+            match component {
+                Component::Normal(name) => relative.push(name),
+                Component::CurDir => {}
+                Component::ParentDir if relative.pop() => {}
+                _ => return Err(outside()),
+            }
+        }
+        Ok(relative)
+    }
+
+    /// The file or folder itself, wherever links lead.
+    fn real(&self, relative: &Path, named: &Path) -> Result<PathBuf, Status> {
+        let real = fs::canonicalize(self.0.join(relative)).map_err(|error| failed(named, &error))?;
+        if real.starts_with(&self.0) { Ok(real) } else { Err(leads_out(named)) }
+    }
+
+    /// Refuses what leads out of the root. What is not there leads nowhere.
+    fn check_link(&self, path: &Path, named: &Path) -> Result<(), Status> {
+        match fs::canonicalize(path) {
+            Ok(real) if !real.starts_with(&self.0) => Err(leads_out(named)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refused(message: &str) -> Status {
+    Status::new(Code::InvalidArgument, message)
+}
+
+fn leads_out(path: &Path) -> Status {
+    let message = format!("{} leads out of the folder that this server serves, by a link", shown::path(path));
+    Status::new(Code::PermissionDenied, message)
+}
+
+fn failed(path: &Path, error: &io::Error) -> Status {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => Code::NotFound,
+        io::ErrorKind::PermissionDenied => Code::PermissionDenied,
+        _ => Code::FailedPrecondition,
+    };
+    Status::new(code, format!("{}: {error}", shown::path(path)))
+}
+
+/// All that decides the bytes of a feed's batches, as text: two feeds that agree on it are one.
+pub(super) fn identity(spec: &FeedSpec) -> Result<String, Status> {
+    let mut spec = spec.clone();
+    let default = FeedSpec::default();
+    spec.root = PathBuf::new();
+    spec.access = default.access;
+    spec.index = default.index;
+    spec.threads = None;
+    spec.prefetch = None;
+    spec.memory_limit = None;
+    let unread = |error| Status::new(Code::InvalidArgument, format!("the feed cannot be written: {error}"));
+    serde_json::to_string(&spec).map_err(unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use percolator::Target;
+
+    use super::*;
+
+    /// A folder that is served, with a database, files and images in it, and links that lead out of it.
+    struct Served {
+        _folder: tempfile::TempDir,
+        root: DataRoot,
+    }
+
+    fn served() -> Served {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        for sub in ["root/db", "root/records", "root/images/a", "root/leading", "outside/db"] {
+            fs::create_dir_all(folder.path().join(sub)).unwrap();
+        }
+        let files = [
+            "root/db/data.mdb",
+            "root/records/a.tfrecord",
+            "root/mean",
+            "outside/db/data.mdb",
+            "outside/b.tfrecord",
+        ];
+        files.iter().for_each(|file| fs::write(folder.path().join(file), "").unwrap());
+        symlink("../outside/db", root.join("link")).unwrap();
+        symlink("../../outside/b.tfrecord", root.join("leading/b.tfrecord")).unwrap();
+        symlink("db", root.join("inner")).unwrap();
+        let root = DataRoot::new(&root).unwrap();
+        Served { _folder: folder, root }
+    }
+
+    impl Served {
+        fn confine(&self, source: SourceSpec) -> Result<FeedSpec, Status> {
+            let mut spec = FeedSpec::default();
+            spec.sources = vec![source];
+            self.root.confine(&spec, &IndexPlace::Memory)
+        }
+
+        fn lmdb(&self, path: &str) -> Result<PathBuf, Code> {
+            match self.confine(SourceSpec::lmdb(path)).map_err(|status| status.code)?.sources.remove(0) {
+                SourceSpec::Lmdb { path, .. } => Ok(path),
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn list(&self, lines: &str, root_folder: &str) -> Result<String, Status> {
+            fs::write(self.root.0.join("list.txt"), lines).unwrap();
+            let (list, root_folder) = ("list.txt".into(), root_folder.to_owned());
+            let source = SourceSpec::ImageList { list, root_folder, shuffle: false, rand_skip: 0 };
+            match self.confine(source)?.sources.remove(0) {
+                SourceSpec::ImageList { root_folder, .. } => Ok(root_folder),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_stays_below_the_folder() {
+        let served = served();
+        let root = served.root.0.to_str().unwrap().to_owned();
+        for inside in ["db", "./db", "records/../db", &format!("{root}/db"), &format!("{root}/records/../db")]
+        {
+            assert_eq!(served.lmdb(inside), Ok("db".into()), "{inside}");
+        }
+        assert_eq!(served.lmdb("inner"), Ok("inner".into()));
+        let outside =
+            ["..", "../root/db", "db/../../outside/db", "/etc", "/", &format!("{root}x"), "link", "link/x"];
+        for outside in outside {
+            let code = served.lmdb(outside).unwrap_err();
+            assert!(matches!(code, Code::PermissionDenied | Code::NotFound), "{outside}: {code}");
+            assert!(code == Code::PermissionDenied || outside == "link/x", "{outside}");
+        }
+        assert_eq!(served.lmdb("none"), Err(Code::NotFound));
+        // Whether something is there, outside, is not told.
+        let messages =
+            ["/etc/passwd", "/etc/none"].map(|path| served.confine(SourceSpec::lmdb(path)).unwrap_err());
+        assert_eq!(messages[0].message.replace("passwd", "none"), messages[1].message);
+    }
+
+    #[test]
+    fn files_of_a_folder_or_a_pattern_do_not_lead_out() {
+        let served = served();
+        let is_taken =
+            |path: &str| served.confine(SourceSpec::tfrecord(path)).map(drop).map_err(|it| it.code);
+        assert_eq!(is_taken("records"), Ok(()));
+        assert_eq!(is_taken("records/*.tfrecord"), Ok(()));
+        for leading in ["leading", "lead*/b.tfrecord", "leading/*", "*/../../outside/*", "leading/b.tfrecord"]
+        {
+            assert_eq!(is_taken(leading), Err(Code::PermissionDenied), "{leading}");
+        }
+    }
+
+    #[test]
+    fn no_line_of_a_list_leads_out() {
+        let served = served();
+        assert_eq!(served.list("a/1.png 0\na/2.png 1\n", "images/").unwrap(), "images/");
+        let absolute = format!("{}/images/", served.root.0.display());
+        assert_eq!(served.list("a/1.png 0\n", &absolute).unwrap(), absolute);
+        assert_eq!(served.list("1.png 0\n\n", "").unwrap(), "");
+        let marked = served.list("\u{feff}../outside/x.png 0\n", "");
+        assert_eq!(marked.map_err(|status| status.code), Err(Code::PermissionDenied));
+        for (line, root_folder) in [
+            ("../outside/x.png 0", ""),
+            ("a/../../../outside/x.png 0", "images/"),
+            ("/etc/x.png 0", ""),
+            ("link/x.png 0", ""),
+            ("x.png 0", "../outside/"),
+            ("x.png 0", "/etc/"),
+            // It is text before text.
+            ("./x.png 0", "."),
+            ("link/../x.png 0", ""),
+            ("x.png 0", "link/../"),
+        ] {
+            let refused = served.list(&format!("images/1.png 0\n{line}\n"), root_folder);
+            assert_eq!(
+                refused.map_err(|status| status.code),
+                Err(Code::PermissionDenied),
+                "{line} {root_folder}"
+            );
+        }
+    }
+
+    #[test]
+    fn whatever_is_beside_the_records_stays_below_it_too() {
+        let served = served();
+        let mut spec = FeedSpec::default();
+        spec.transform = Transform::new().mean_file("mean");
+        assert!(served.root.confine(&spec, &IndexPlace::Memory).is_ok());
+        spec.transform = Transform::new().mean_file("../mean");
+        assert!(served.root.confine(&spec, &IndexPlace::Memory).is_err());
+        let target = |root: Option<&str>, path: &str| {
+            let mut spec = FeedSpec::default();
+            let builder = percolator::Feed::builder().lmdb(path);
+            let target = Target::from_feed(builder, percolator::source::Matching::Keys);
+            spec.target = percolator::Feed::builder().target(target).spec().target.clone();
+            spec.target.as_mut().unwrap().root = root.map(PathBuf::from);
+            served.root.confine(&spec, &IndexPlace::Memory).map(drop).map_err(|status| status.code)
+        };
+        assert_eq!(target(None, "db"), Ok(()));
+        assert_eq!(target(Some("."), "db"), Ok(()));
+        assert_eq!(target(None, "../outside/db"), Err(Code::PermissionDenied));
+        assert_eq!(target(Some(".."), "db"), Err(Code::PermissionDenied));
+    }
+
+    #[test]
+    fn a_client_decides_neither_what_is_written_nor_where_it_runs() {
+        let served = served();
+        let refused = |spec: &FeedSpec| served.root.confine(spec, &IndexPlace::Memory).unwrap_err().message;
+        let mut spec = FeedSpec::default();
+        spec.index = IndexPlace::Folder("/tmp".into());
+        spec.receipts = Receipts::Contents;
+        let confined = served.root.confine(&spec, &IndexPlace::Memory).unwrap();
+        assert_eq!((confined.index, confined.receipts), (IndexPlace::Memory, Receipts::Off));
+        spec.bad_records.quarantine = Some("q".into());
+        assert!(refused(&spec).contains("no quarantine file"));
+        let spec_with = |change: &dyn Fn(&mut FeedSpec)| {
+            let mut spec = FeedSpec::default();
+            change(&mut spec);
+            refused(&spec)
+        };
+        assert!(spec_with(&|spec| spec.devices = vec!["cuda:0".into()]).contains("names \"cuda:0\""));
+        assert!(spec_with(&|spec| spec.decoder = DecoderSpec::Attached).contains("a decoder"));
+        assert!(spec_with(&|spec| spec.transform_on = TransformPlace::Device).contains("transform_on"));
+        assert!(
+            spec_with(&|spec| spec.sources = vec![SourceSpec::Attached { path: "x".into() }])
+                .contains("source")
+        );
+    }
+
+    #[test]
+    fn what_does_not_decide_bytes_does_not_divide_clients() {
+        let served = served();
+        let mut one = served.confine(SourceSpec::lmdb("db")).unwrap();
+        let mut other = served.confine(SourceSpec::lmdb("./db")).unwrap();
+        other.threads = Some(3);
+        other.prefetch = Some(9);
+        other.memory_limit = Some(1 << 30);
+        assert_eq!(identity(&one).unwrap(), identity(&other).unwrap());
+        one.labels_i64 = true;
+        assert_ne!(identity(&one).unwrap(), identity(&other).unwrap());
+    }
+}
