@@ -7,7 +7,7 @@ use clap::Args;
 use percolator::order::{Assignment, AutoShardPolicy, Job, ShuffleSpec};
 use percolator::{FeedBuilder, LastBatch, Shuffle};
 
-use crate::args::{choices, with};
+use crate::args::{choices, sizes, with};
 
 #[derive(Debug, Args)]
 pub(crate) struct JobArgs {
@@ -116,7 +116,7 @@ impl JobArgs {
 fn shuffle(text: &str) -> Result<ShuffleArg, String> {
     let window = text.strip_prefix("window:");
     let records = window.and_then(|records| records.parse().ok()).and_then(NonZeroU64::new);
-    match (text, records, window.and_then(bytes)) {
+    match (text, records, window.and_then(sizes::with_unit)) {
         ("no", ..) => Ok(ShuffleArg::By(Shuffle::No)),
         ("global", ..) => Ok(ShuffleArg::By(Shuffle::Global)),
         ("files", ..) => Ok(ShuffleArg::By(Shuffle::Files)),
@@ -125,12 +125,4 @@ fn shuffle(text: &str) -> Result<ShuffleArg, String> {
         _ => Err("must be no, global, files, window:RECORDS (1 or more), or window:SIZE in KiB, MiB or GiB"
             .to_owned()),
     }
-}
-
-/// Parses a number of bytes with its unit.
-fn bytes(text: &str) -> Option<u64> {
-    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
-    let (number, shift) =
-        units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)))?;
-    number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! what to read, by its path                                  source; described: the feed of it
 //! a net's state, how data are opened, a transform; choices   this file
-//! lengths of time                                            durations
+//! lengths of time; numbers of bytes; addresses to listen at      durations, sizes, addresses
 //! a whole data set                                           data_set
 //! Examples' features                                         fields
 //! a feed and its pipeline                                    input, pipeline
@@ -11,6 +11,7 @@
 //! the records of processes                                   metadata
 //! ```
 
+pub(crate) mod addresses;
 pub(crate) mod data_set;
 pub(crate) mod described;
 pub(crate) mod durations;
@@ -19,6 +20,7 @@ pub(crate) mod input;
 pub(crate) mod job;
 pub(crate) mod metadata;
 pub(crate) mod pipeline;
+pub(crate) mod sizes;
 pub(crate) mod source;
 
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The subcommands, a file or a folder each, and the help of them all.
 //!
 //! ```text
-//! feeds       feed, watch, bench, doctor, dump
+//! feeds       feed, serve, watch, bench, doctor, dump
 //! data sets   inspect, verify, convert, prepare, mean, digest, plan
 //! jobs        verify_run, leases, checkpoints
 //! models      model
@@ -24,6 +24,7 @@ mod mean;
 mod model;
 mod plan;
 mod prepare;
+mod serve;
 mod verify;
 mod verify_run;
 mod version;
@@ -47,7 +48,7 @@ percolator help COMMAND lists the options of a command.";
 
 /// The subcommands, as the help lists them: by what they are about.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Feeds", &["feed", "watch", "bench", "doctor", "dump"]),
+    ("Feeds", &["feed", "serve", "watch", "bench", "doctor", "dump"]),
     ("Data sets", &["inspect", "verify", "convert", "prepare", "mean", "digest", "plan"]),
     ("Jobs", &["verify-run", "leases", "checkpoints"]),
     ("Models", &["model"]),
@@ -73,7 +74,13 @@ enum Command {
     /// On SIGINT or SIGTERM, the run stops at its next batch and writes its snapshot and receipt. It then
     /// exits with 130 or 143.
     Feed(Box<feed::Feed>),
-    /// Draw the feed of another program in the terminal, by the metrics that the program publishes.
+    /// Serve feeds to whoever connects: one reader and one decode for many clients, over Arrow Flight.
+    ///
+    /// It runs until SIGINT or SIGTERM. It then takes no new clients, ends each stream with a ticket with
+    /// which its client can go on, and exits with 0. A second signal ends it at once, with 130 or 143.
+    Serve(Box<serve::Serve>),
+    /// Draw the feed of another program in the terminal, by the metrics that the program publishes, or list
+    /// the feeds and clients of a server.
     Watch(watch::Watch),
     // Its help text is on its arguments.
     Bench(bench::Bench),
@@ -158,6 +165,7 @@ impl Cli {
         }
         match self.command {
             Command::Feed(feed) => return feed.run(self.verbose),
+            Command::Serve(serve) => return serve.run(),
             Command::Watch(watch) => return watch.run(),
             Command::Convert(convert) => return convert.run(),
             Command::Verify(verify) => return verify.run(),

@@ -1,5 +1,7 @@
 //! When a run stops: it has delivered enough, its time is over, a signal arrives, or a lane has failed.
 
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -12,7 +14,8 @@ use rustix::process::Signal;
 use signal_hook::consts::{
     SIGABRT, SIGALRM, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
 };
-use signal_hook::{flag, iterator, low_level};
+use signal_hook::low_level::{self, pipe};
+use signal_hook::{flag, iterator};
 
 /// How often a pausing consumer checks whether to stop.
 const LOOK: Duration = Duration::from_millis(10);
@@ -89,6 +92,25 @@ impl Signals {
         }
         view::give_back();
         let _ = low_level::emulate_default_handler(signal);
+    }
+
+    /// Waits until a signal asks to stop, and returns it as [`caught`](Self::caught) does. For a process that
+    /// caught them with [`catch`](Self::catch).
+    pub(crate) fn wait(&self) -> anyhow::Result<(&'static str, u8)> {
+        let (mut woken, wake) = UnixStream::pair().context("cannot wait for a signal")?;
+        for (signal, ..) in ASKING {
+            // The handlers run in the order in which they were set: what wakes comes after what notes.
+            let woken_by = wake.try_clone().and_then(|wake| pipe::register(signal, wake));
+            woken_by.with_context(|| format!("cannot wait for the signal {signal}"))?;
+        }
+        loop {
+            // Also one that came before, which woke nobody.
+            if let Some(caught) = self.caught() {
+                return Ok(caught);
+            }
+            // It fails if a signal interrupts it, which is then noted.
+            let _ = woken.read(&mut [0]);
+        }
     }
 
     /// The signal that arrived last, and its exit code.

@@ -136,7 +136,7 @@ fn names(folder: &TempDir) -> Vec<OsString> {
 
 #[test]
 fn without_arguments_the_usage_is_shown() {
-    for name in ["convert", "mean", "inspect", "verify", "doctor", "watch", "bench", "prepare"] {
+    for name in ["convert", "mean", "inspect", "verify", "doctor", "serve", "watch", "bench", "prepare"] {
         let output = Command::new(env!("CARGO_BIN_EXE_percolator")).arg(name).output().unwrap();
         let said = said(&output);
         assert_eq!(output.status.code(), Some(2), "{name}: {said}");

@@ -66,6 +66,7 @@ mod observe;
 mod plan;
 mod prepare;
 mod receipts;
+mod serve;
 mod snapshot;
 mod suggested;
 mod tfrecord;

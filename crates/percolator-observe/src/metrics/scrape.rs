@@ -79,7 +79,10 @@ pub fn scrape(url: &str, feed: Option<&str>) -> Result<Vec<(String, Numbers)>, S
     let mut feeds = parse(&text)
         .map_err(|error| refused(&format!("these are not metrics in Prometheus's text format: {error}")))?;
     if feeds.is_empty() {
-        return Err(refused("no feed of percolator is among these metrics; does the program publish one?"));
+        return Err(refused(
+            "no feed of percolator is among these metrics; does the program publish one? (a server's feeds \
+             are there while they have clients)",
+        ));
     }
     let Some(wanted) = feed else { return Ok(feeds) };
     match feeds.iter().position(|(name, _)| name == wanted) {

@@ -1,16 +1,17 @@
 //! How a run is watched: options of `feed`.
 
 use std::cell::Cell;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::Args;
-use percolator_observe::metrics::{Endpoint, Feeds, PORT};
+use percolator_observe::metrics::{Endpoint, Feeds};
 use percolator_observe::trace::{Existing, Summary, TraceFile};
 use percolator_observe::view::{self, Left, Local};
 
+use crate::args::addresses;
 use crate::output::{self, FileKind, Output};
 use crate::run::consumer::{self, Consumer};
 use crate::run::stop::Enough;
@@ -28,7 +29,7 @@ pub(super) struct ObserveArgs {
     /// Publish metrics for Prometheus while the run lasts, at http://ADDR/metrics. ADDR is HOST:PORT, a host,
     /// or a port [default: 127.0.0.1:9464].
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1",
-        value_parser = address)]
+        value_parser = addresses::of_metrics)]
     metrics: Option<SocketAddr>,
     /// Write a trace of the run, for https://ui.perfetto.dev: who did what when, batch by batch.
     #[arg(long, value_name = "FILE")]
@@ -141,46 +142,5 @@ impl Observers<'_> {
         let place = output.place();
         let finished = trace.finish_at(&place.path, place.existing);
         output::ended(finished.map(Some).map_err(Into::into), [place])
-    }
-}
-
-/// HOST:PORT, a host, or a port.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(port) = text.parse::<u16>() {
-        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
-    }
-    if let Ok(host) = text.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(host, PORT));
-    }
-    let found = match text.rsplit_once(':') {
-        Some(_) => text.to_socket_addrs(),
-        None => (text, PORT).to_socket_addrs(),
-    };
-    let refused =
-        |why: String| format!("{why}; give HOST:PORT, a host, or a port, for example 127.0.0.1:9464");
-    found
-        .map_err(|error| refused(error.to_string()))?
-        .next()
-        .ok_or_else(|| refused("no such host".to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_a_host_a_port_or_both() {
-        for (text, due) in [
-            ("9000", "127.0.0.1:9000"),
-            ("0.0.0.0", "0.0.0.0:9464"),
-            ("0.0.0.0:1234", "0.0.0.0:1234"),
-            ("::1", "[::1]:9464"),
-            ("[::1]:80", "[::1]:80"),
-        ] {
-            assert_eq!(address(text), Ok(due.parse().unwrap()), "{text}");
-        }
-        for text in ["", "127.0.0.1:65536", "127.0.0.1:x", "/tmp/net.prototxt"] {
-            assert!(address(text).unwrap_err().contains("give HOST:PORT"), "{text}");
-        }
     }
 }

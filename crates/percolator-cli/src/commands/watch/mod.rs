@@ -1,8 +1,11 @@
-//! `percolator watch`: draws the feed of another program, by its metrics.
+//! `percolator watch`: draws the feed of another program, by its metrics, or lists the feeds and clients of a
+//! server.
+
+mod server;
 
 use std::process::ExitCode;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use clap::Args;
 use percolator_observe::metrics::scrape;
 use percolator_observe::view::{self, Left, Remote};
@@ -12,10 +15,12 @@ use serde_json::{Value, json};
 use crate::run::stop::Signals;
 use crate::terminal::log;
 use crate::terminal::out::stdout;
+use server::ServerArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
-    /// The address of the program's metrics: http://127.0.0.1:9464.
+    /// The address of the program's metrics, http://127.0.0.1:9464, or of a server of feeds, whose feeds and
+    /// clients are listed: grpc://127.0.0.1:4433.
     url: String,
     /// The feed to draw, if the program has several [default: the first].
     #[arg(long, value_name = "NAME")]
@@ -23,10 +28,17 @@ pub(crate) struct Watch {
     /// Print the current numbers of the feeds once, as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Watch {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if server::is_address(&self.url) {
+            ensure!(self.feed.is_none(), "--feed is for metrics: of a server, all feeds are listed");
+            return self.server.watch(&self.url, self.json);
+        }
+        self.server.check_unused()?;
         if self.json {
             return self.print().map(|()| ExitCode::SUCCESS);
         }
