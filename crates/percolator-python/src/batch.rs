@@ -1,5 +1,6 @@
 //! A batch: fields by name, and which records they are of.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -7,13 +8,14 @@ use percolator::bad::BadRecord;
 use percolator::batch::FieldError;
 use percolator::record::{RecordId, StepEnd};
 use percolator::{Batch as CoreBatch, DeviceError};
+use percolator_serve::RemoteBatch;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::capsule::SharedArray;
+use crate::capsule::{ServerArray, SharedArray};
 use crate::errors;
-use crate::field::Field;
+use crate::field::{Field, data_type_of};
 use crate::options::dtype_of;
 
 /// A complete batch. Its memory goes back to the feed when the batch, its fields, and all that frameworks
@@ -23,6 +25,9 @@ pub(crate) struct Batch {
     /// `None` once it was released.
     fields: Mutex<Option<Vec<Py<Field>>>>,
     names: Vec<Arc<str>>,
+    /// The number of records.
+    size: usize,
+    /// Which they are; empty if a server did not say it.
     records: Vec<RecordId>,
     bad_records: Vec<BadRecord>,
     step: Option<StepEnd>,
@@ -33,6 +38,7 @@ pub(crate) struct Batch {
 /// A batch whose arrays can be shared. Made without the interpreter, because it may wait for a device.
 pub(crate) struct Taken {
     arrays: Vec<(Arc<str>, Arc<SharedArray>)>,
+    size: usize,
     records: Vec<RecordId>,
     bad_records: Vec<BadRecord>,
     step: Option<StepEnd>,
@@ -47,7 +53,25 @@ impl Taken {
         let bad_records = batch.bad_records().to_vec();
         let arrays = batch.into_dlpack()?.into_iter();
         let arrays = arrays.map(|(name, tensor)| (name, Arc::new(SharedArray::new(tensor)))).collect();
-        Ok(Taken { arrays, records, bad_records, step, lane, rows })
+        Ok(Taken { arrays, size: records.len(), records, bad_records, step, lane, rows })
+    }
+
+    /// A batch of a server. `held` lives as long as its memory.
+    pub(crate) fn of_server(
+        batch: RemoteBatch,
+        lane: usize,
+        is_read_only: bool,
+        held: &Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        let (size, rows, step) = (batch.records(), batch.rows(), batch.step());
+        let arrays = batch.into_arrays().into_iter().map(|array| {
+            let name: Arc<str> = array.name().into();
+            let dtype = data_type_of(array.dtype());
+            let array = ServerArray::new(array, dtype, is_read_only, held.clone());
+            (name, Arc::new(SharedArray::of_server(array)))
+        });
+        let arrays = arrays.collect();
+        Taken { arrays, size, records: Vec::new(), bad_records: Vec::new(), step, lane, rows }
     }
 
     pub(crate) fn step(&self) -> Option<StepEnd> {
@@ -57,11 +81,11 @@ impl Taken {
 
 impl Batch {
     pub(crate) fn new(py: Python<'_>, taken: Taken) -> PyResult<Self> {
-        let Taken { arrays, records, bad_records, step, lane, rows } = taken;
+        let Taken { arrays, size, records, bad_records, step, lane, rows } = taken;
         let names = arrays.iter().map(|(name, _)| name.clone()).collect();
         let fields: PyResult<_> =
             arrays.into_iter().map(|(name, array)| Py::new(py, Field::new(name, array))).collect();
-        Ok(Batch { fields: Mutex::new(Some(fields?)), names, records, bad_records, step, lane, rows })
+        Ok(Batch { fields: Mutex::new(Some(fields?)), names, size, records, bad_records, step, lane, rows })
     }
 
     fn fields(&self, py: Python<'_>) -> PyResult<Vec<Py<Field>>> {
@@ -139,7 +163,7 @@ impl Batch {
     /// The number of records.
     #[getter]
     fn size(&self) -> usize {
-        self.records.len()
+        self.size
     }
 
     /// The number of rows: the records, and the padding after them.
@@ -151,7 +175,7 @@ impl Batch {
     /// Which rows are records, and not padding.
     #[getter]
     fn mask(&self) -> Vec<bool> {
-        (0..self.rows).map(|row| row < self.records.len()).collect()
+        (0..self.rows).map(|row| row < self.size).collect()
     }
 
     /// The bad records that the batch goes without.
@@ -206,7 +230,7 @@ impl Batch {
     }
 
     fn __repr__(&self) -> String {
-        format!("Batch({}: {} records, lane {})", self.names.join(", "), self.records.len(), self.lane)
+        format!("Batch({}: {} records, lane {})", self.names.join(", "), self.size, self.lane)
     }
 
     fn __reduce_ex__(&self, _protocol: i32) -> PyResult<()> {

@@ -11,6 +11,7 @@
 
 #![expect(unsafe_code, reason = "DLPack and capsules are C: structs that free themselves through a pointer")]
 
+use std::any::Any;
 use std::collections::TryReserveError;
 use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use percolator::dlpack::{
     DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPACK_VERSION, DLTensor, DlpackTensor,
 };
+use percolator_serve::RemoteArray;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -28,39 +30,132 @@ use crate::process::OfProcess;
 const VERSIONED: &CStr = c"dltensor_versioned";
 const UNVERSIONED: &CStr = c"dltensor";
 
+/// The flag of a tensor that is not to be written to.
+const IS_READ_ONLY: u64 = 1;
+
 /// The flag of a tensor that is a copy of its own.
 const IS_COPIED: u64 = 1 << 1;
+
+/// Where arrays on the host are.
+const HOST: DLDevice = DLDevice { device_type: 1, device_id: 0 };
 
 /// Where frameworks want an array to start.
 const ALIGNMENT: usize = 64;
 
 /// An array of a batch, shared by everybody who has it.
-pub(crate) struct SharedArray(OfProcess<DlpackTensor>);
+pub(crate) struct SharedArray(OfProcess<ArrayMemory>);
+
+/// Whose memory an array is.
+enum ArrayMemory {
+    Feed(DlpackTensor),
+    Server(ServerArray),
+}
+
+/// An array of a batch of a server.
+pub(crate) struct ServerArray {
+    array: RemoteArray,
+    dtype: DLDataType,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    /// Whether it is the server's own memory, which its other clients read.
+    is_read_only: bool,
+    /// Counts while the array lives.
+    _held: Arc<dyn Any + Send + Sync>,
+}
+
+impl ServerArray {
+    pub(crate) fn new(
+        array: RemoteArray,
+        dtype: DLDataType,
+        is_read_only: bool,
+        held: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        // An array without elements may have any extents.
+        let number = |&extent: &usize| i64::try_from(extent).unwrap_or(i64::MAX);
+        let shape: Vec<i64> = array.shape().iter().map(number).collect();
+        let mut strides = vec![1_i64; shape.len()];
+        for axis in (1..shape.len()).rev() {
+            strides[axis - 1] = strides[axis].saturating_mul(shape[axis]);
+        }
+        ServerArray { array, dtype, shape, strides, is_read_only, _held: held }
+    }
+
+    fn description(&self) -> DLTensor {
+        DLTensor {
+            // Nothing of this library reads what came, so whoever has it may write to it.
+            data: self.array.as_ref().as_ptr().cast_mut().cast(),
+            device: HOST,
+            ndim: i32::try_from(self.shape.len()).unwrap_or(i32::MAX),
+            dtype: self.dtype,
+            // DLPack has no constants. Nobody writes there.
+            shape: self.shape.as_ptr().cast_mut(),
+            strides: self.strides.as_ptr().cast_mut(),
+            byte_offset: 0,
+        }
+    }
+}
 
 impl SharedArray {
     pub(crate) fn new(tensor: DlpackTensor) -> Self {
-        SharedArray(OfProcess::new(tensor))
+        SharedArray(OfProcess::new(ArrayMemory::Feed(tensor)))
     }
 
-    /// The tensor. It only describes memory, so a forked child may read it.
-    pub(crate) fn tensor(&self) -> &DlpackTensor {
+    pub(crate) fn of_server(array: ServerArray) -> Self {
+        SharedArray(OfProcess::new(ArrayMemory::Server(array)))
+    }
+
+    /// The memory. Only its description is read, so a forked child may do it.
+    fn memory(&self) -> &ArrayMemory {
         self.0.get_anywhere()
     }
 
+    /// Describes the array, by pointers to what lives as long as it does.
+    fn description(&self) -> DLTensor {
+        let of = match self.memory() {
+            ArrayMemory::Feed(tensor) => tensor.tensor(),
+            ArrayMemory::Server(array) => return array.description(),
+        };
+        DLTensor {
+            data: of.data,
+            device: of.device,
+            ndim: of.ndim,
+            dtype: of.dtype,
+            shape: of.shape,
+            strides: of.strides,
+            byte_offset: 0,
+        }
+    }
+
+    /// Its extents, rows first.
+    pub(crate) fn shape(&self) -> &[i64] {
+        match self.memory() {
+            ArrayMemory::Feed(tensor) => tensor.shape(),
+            ArrayMemory::Server(array) => &array.shape,
+        }
+    }
+
     pub(crate) fn data_type(&self) -> DLDataType {
-        self.tensor().tensor().dtype
+        self.description().dtype
     }
 
     pub(crate) fn device(&self) -> DLDevice {
-        self.tensor().tensor().device
+        self.description().device
     }
 
     pub(crate) fn address(&self) -> usize {
-        self.tensor().tensor().data.addr()
+        self.description().data.addr()
+    }
+
+    /// Whether it is memory that only its owner writes to.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self.memory(), ArrayMemory::Server(ServerArray { is_read_only: true, .. }))
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let elements: i64 = self.tensor().shape().iter().product();
+        if let ArrayMemory::Server(array) = self.memory() {
+            return array.array.as_ref().len();
+        }
+        let elements: i64 = self.shape().iter().product();
         let size = usize::from(self.data_type().bits).div_ceil(8);
         usize::try_from(elements).unwrap_or_default().saturating_mul(size)
     }
@@ -70,8 +165,11 @@ impl SharedArray {
     #[cfg(feature = "cuda")]
     pub(crate) fn wait_on(&self, stream: usize) -> Result<(), percolator::DeviceError> {
         let stream = std::ptr::without_provenance_mut(stream);
-        // SAFETY: DLPack's consumer passes a stream of the array's device, which its framework keeps.
-        unsafe { self.tensor().wait_on_raw(stream) }
+        match self.memory() {
+            // SAFETY: DLPack's consumer passes a stream of the array's device, which its framework keeps.
+            ArrayMemory::Feed(tensor) => unsafe { tensor.wait_on_raw(stream) },
+            ArrayMemory::Server(_) => Ok(()),
+        }
     }
 }
 
@@ -130,7 +228,7 @@ fn copied(array: &SharedArray) -> Result<Vec<Line>, TryReserveError> {
     if let Some(last) = lines.spare_capacity_mut()[..count].last_mut() {
         last.write(Line([0; ALIGNMENT]));
     }
-    let from: *const u8 = array.tensor().tensor().data.cast();
+    let from: *const u8 = array.description().data.cast();
     let to: *mut u8 = lines.as_mut_ptr().cast();
     // SAFETY: the array has that many bytes, on the host (the caller checked), and lives as long as `array`;
     // the lines are new, and at least as long.
@@ -143,30 +241,23 @@ fn copied(array: &SharedArray) -> Result<Vec<Line>, TryReserveError> {
 impl Managed {
     /// A box that is given up, and whose parts have its address.
     fn new(owner: Arc<SharedArray>, mut copy: Option<Vec<Line>>) -> *mut Self {
-        let tensor = || {
-            let of = owner.tensor().tensor();
-            DLTensor {
-                data: of.data,
-                device: of.device,
-                ndim: of.ndim,
-                dtype: of.dtype,
-                shape: of.shape,
-                strides: of.strides,
-                byte_offset: 0,
-            }
-        };
-        let (mut one, mut other) = (tensor(), tensor());
+        let (mut one, mut other) = (owner.description(), owner.description());
         if let Some(lines) = &mut copy {
             one.data = lines.as_mut_ptr().cast();
             other.data = one.data;
         }
+        let flags = match &copy {
+            Some(_) => IS_COPIED,
+            None if owner.is_read_only() => IS_READ_ONLY,
+            None => 0,
+        };
         let context = std::ptr::null_mut();
         let managed = Box::into_raw(Box::new(Managed {
             versioned: DLManagedTensorVersioned {
                 version: DLPACK_VERSION,
                 manager_ctx: context,
                 deleter: Some(delete_versioned),
-                flags: if copy.is_some() { IS_COPIED } else { 0 },
+                flags,
                 dl_tensor: one,
             },
             unversioned: DLManagedTensor {

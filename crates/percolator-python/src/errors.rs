@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::path::Path;
+use std::time::Duration;
 
 use percolator::batch::FieldError;
 use percolator::reader::ReaderError;
@@ -10,6 +11,7 @@ use percolator::snapshot::SnapshotError;
 use percolator::source::SourceError;
 use percolator::{DeviceError, FeedError};
 use percolator_files::shown;
+use percolator_serve::{ClientError, Code, ServeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -91,6 +93,62 @@ pub(crate) fn all_held(py: Python<'_>, held: usize, when: &str) -> PyErr {
          more than what is kept at once"
     );
     plain(py, "AllHeldError", &message)
+}
+
+/// A wait of a consumer that holds batches in a server's memory.
+pub(crate) fn lent_held(py: Python<'_>, held: usize, waited: Duration) -> PyErr {
+    let message = format!(
+        "no batch came for {waited:.0?}, and {held} batches of the server's memory are held here: the next \
+         one may need the memory of one of them. Keep copies (copy=True of a DataLoader; tensor.clone(), \
+         array.copy()), or take batches by grpc+unix:// in the place of shared://"
+    );
+    plain(py, "AllHeldError", &message)
+}
+
+/// An error of a server, or of the way to it. `asked` is the class of what was asked for and makes no sense.
+pub(crate) fn client(py: Python<'_>, error: &ClientError, asked: &str) -> PyErr {
+    let class = match error {
+        ClientError::Refused { status, .. } => match status.code {
+            Code::InvalidArgument => asked,
+            Code::NotFound | Code::PermissionDenied => "SourceError",
+            Code::DataLoss => "RecordError",
+            _ => "ServerError",
+        },
+        ClientError::Address { .. }
+        | ClientError::Certificates { .. }
+        | ClientError::TokenCharacters
+        | ClientError::Pem { .. }
+        | ClientError::Request(_) => "ConfigError",
+        ClientError::Ticket { .. } => "SnapshotError",
+        _ => "ServerError",
+    };
+    let message = shown::with_sources(error);
+    let reason = match error {
+        ClientError::Refused { status, .. } => &status.message,
+        ClientError::Token { message, .. } => message,
+        _ => &message,
+    };
+    exception(py, class, &message, reason, &Place::default())
+}
+
+/// Something that went wrong at a server, or on the way to it.
+pub(crate) fn server(py: Python<'_>, message: &str) -> PyErr {
+    plain(py, "ServerError", message)
+}
+
+/// A server that does not start.
+pub(crate) fn serve(py: Python<'_>, error: &ServeError) -> PyErr {
+    match error {
+        ServeError::Insecure { address } => config(
+            py,
+            &format!(
+                "other machines reach {address}, and without TLS whoever is on the way reads the data: give \
+                 certificate and private_key, or set insecure=True"
+            ),
+        ),
+        ServeError::Root { .. } | ServeError::Nowhere => config(py, &shown::with_sources(error)),
+        error => server(py, &shown::with_sources(error)),
+    }
 }
 
 /// An error of a source that is read or written without a feed.

@@ -93,6 +93,24 @@ fn of_net(
     }
 }
 
+/// The builder of a net's data layer.
+pub(crate) fn builder_of_net(
+    py: Python<'_>,
+    path: &Path,
+    phase: &str,
+    layer: Option<&str>,
+) -> PyResult<FeedBuilder> {
+    let phase: Phase = options::named("phase", &phase.to_ascii_lowercase())?;
+    let read = py.detach(|| of_net(path, phase, layer));
+    read.map_err(|error| errors::net(py, &error, path))?.map_err(|names| {
+        let (path, wanted) = (shown::path(path), layer.unwrap_or_default());
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let message =
+            format!("{path}: there is no data layer {wanted:?} in phase {phase}; there are: {names}");
+        errors::config(py, &message)
+    })
+}
+
 #[pymethods]
 impl Feed {
     #[new]
@@ -112,16 +130,7 @@ impl Feed {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let py = class.py();
-        let phase: Phase = options::named("phase", &phase.to_ascii_lowercase())?;
-        let read = py.detach(|| of_net(&path, phase, layer));
-        let builder = read.map_err(|error| errors::net(py, &error, &path))?.map_err(|names| {
-            let (path, wanted) = (shown::path(&path), layer.unwrap_or_default());
-            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            let message =
-                format!("{path}: there is no data layer {wanted:?} in phase {phase}; there are: {names}");
-            errors::config(py, &message)
-        })?;
-        Feed::build(py, builder, options)
+        Feed::build(py, builder_of_net(py, &path, phase, layer)?, options)
     }
 
     /// The feed that a spec describes: a dict, or JSON. Further options replace the spec's.

@@ -47,6 +47,13 @@ const TYPES: [(Dtype, u8, u8, Option<&str>); 13] = [
     (Dtype::Bool, 6, 8, Some("b1")),
 ];
 
+/// DLPack's name for a type.
+pub(crate) fn data_type_of(dtype: Dtype) -> DLDataType {
+    let known = TYPES.iter().find(|(known, ..)| *known == dtype);
+    let (_, code, bits, _) = *known.expect("a batch's types are all listed");
+    DLDataType { code, bits, lanes: 1 }
+}
+
 fn type_of(found: DLDataType) -> (Dtype, Option<&'static str>) {
     let known = TYPES.iter().find(|(_, code, bits, _)| (*code, *bits) == (found.code, found.bits));
     let (dtype, _, _, numpy) = known.expect("a batch's types are all listed");
@@ -135,7 +142,7 @@ impl Field {
     /// The extents, rows first.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.array.tensor().shape())
+        PyTuple::new(py, self.array.shape())
     }
 
     /// The bytes of all elements.
@@ -157,7 +164,7 @@ impl Field {
     }
 
     fn __len__(&self) -> usize {
-        let rows = self.array.tensor().shape().first().copied();
+        let rows = self.array.shape().first().copied();
         rows.and_then(|rows| usize::try_from(rows).ok()).unwrap_or_default()
     }
 
@@ -178,6 +185,14 @@ impl Field {
         let is_copy = self.check_request(dl_device, copy)?;
         self.synchronise(py, stream)?;
         let is_versioned = max_version.is_some_and(|(major, _)| major >= 1);
+        if self.array.is_read_only() && !is_versioned && !is_copy {
+            return Err(PyBufferError::new_err(format!(
+                "field {:?} is a server's memory, which is only read, and what takes it knows no DLPack that \
+                 says so (1.0): take it with NumPy or a newer framework, or ask the server for copies \
+                 (grpc+unix:// in the place of shared://)",
+                self.name
+            )));
+        }
         capsule::capsule(py, &self.array, is_versioned, is_copy)
     }
 
@@ -206,7 +221,7 @@ impl Field {
         interface.set_item("version", 3)?;
         interface.set_item("typestr", format!("{order}{letters}"))?;
         interface.set_item("shape", self.shape(py)?)?;
-        interface.set_item("data", (self.array.address(), false))?;
+        interface.set_item("data", (self.array.address(), self.array.is_read_only()))?;
         Ok(interface)
     }
 
@@ -222,11 +237,17 @@ impl Field {
 
     /// The array as a `jax.Array`, without a copy.
     fn jax<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("jax.dlpack")?.call_method1("from_dlpack", (slf,))
+        let (py, array) = (slf.py(), &slf.get().array);
+        let field = match array.is_read_only() {
+            true => Bound::new(py, Unwritten(array.clone()))?.into_any(),
+            false => slf.clone().into_any(),
+        };
+        py.import("jax.dlpack")?.call_method1("from_dlpack", (field,))
     }
 
-    /// The array as a `tf.Tensor`, without a copy. It must be on the host: TensorFlow does not say on which
-    /// streams it works, so the memory could be filled again while it is read.
+    /// The array as a `tf.Tensor`, without a copy, unless it is in a server's memory. It must be on the
+    /// host: TensorFlow does not say on which streams it works, so the memory could be filled again while it
+    /// is read.
     fn tensorflow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let field = slf.get();
         if !field.is_on_host() {
@@ -237,7 +258,8 @@ impl Field {
                  copy the tensor to its device"
             )));
         }
-        let capsule = slf.call_method0("__dlpack__")?;
+        // It writes into tensors that nothing else refers to.
+        let capsule = capsule::capsule(slf.py(), &field.array, false, field.array.is_read_only())?;
         slf.py().import("tensorflow.experimental.dlpack")?.call_method1("from_dlpack", (capsule,))
     }
 
@@ -248,7 +270,7 @@ impl Field {
     }
 
     fn __repr__(&self) -> String {
-        let shape: Vec<String> = self.array.tensor().shape().iter().map(ToString::to_string).collect();
+        let shape: Vec<String> = self.array.shape().iter().map(ToString::to_string).collect();
         format!("Field({:?}: {} [{}] on {})", self.name, self.dtype(), shape.join("x"), self.device_name())
     }
 
@@ -257,5 +279,26 @@ impl Field {
         Err(PyTypeError::new_err(format!(
             "field {name:?} is memory of a feed, and is not pickled: pickle a copy, field.numpy().copy()"
         )))
+    }
+}
+
+/// A field for a framework that never writes to an array, and so need not be told that this one is only read.
+#[pyclass(frozen, module = "percolator")]
+struct Unwritten(Arc<SharedArray>);
+
+#[pymethods]
+impl Unwritten {
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        let DLDevice { device_type, device_id } = self.0.device();
+        (device_type, device_id)
+    }
+
+    #[pyo3(signature = (**_options))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        _options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        capsule::capsule(py, &self.0, false, false)
     }
 }

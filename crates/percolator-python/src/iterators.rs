@@ -1,7 +1,7 @@
 //! Iterators over a feed's batches.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use percolator::FeedError;
@@ -14,7 +14,10 @@ use crate::decoder::Failures;
 use crate::feed::Feed;
 use crate::process::OfProcess;
 use crate::receipt::Receipt;
-use crate::running::{Close, IteratorTurn, TURN, closed_at_exit, next, start, taken, without_interpreter};
+use crate::running::{
+    Close, IteratorTurn, TURN, closed_at_exit, next, start, taken, told_if_alone, without_interpreter,
+};
+use crate::server_feed::ServerFeed;
 use crate::snapshot::Snapshot;
 
 /// Where an iterator ends.
@@ -26,10 +29,17 @@ pub(crate) enum Until {
     EndOfEpoch,
 }
 
+/// Where batches come from.
+enum Origin {
+    Feed(Py<Feed>),
+    /// A server, and the epoch whose batches are wanted: if it is not set, that of the first one.
+    Server(Py<ServerFeed>, OnceLock<u64>),
+}
+
 /// The batches of a feed with one device.
 #[pyclass(frozen, module = "percolator")]
 pub(crate) struct Batches {
-    feed: Py<Feed>,
+    origin: Origin,
     until: Until,
     is_over: AtomicBool,
     /// A function of a batch: what it returns is handed over in the batch's place.
@@ -40,7 +50,11 @@ pub(crate) struct Batches {
 
 impl Batches {
     pub(crate) fn new(feed: Py<Feed>, until: Until) -> Self {
-        Batches { feed, until, is_over: AtomicBool::new(false), convert: None, left: Mutex::new(None) }
+        Self::of(Origin::Feed(feed), until)
+    }
+
+    fn of(origin: Origin, until: Until) -> Self {
+        Batches { origin, until, is_over: AtomicBool::new(false), convert: None, left: Mutex::new(None) }
     }
 
     /// One epoch, or the rest of it. It may be without a batch.
@@ -53,11 +67,30 @@ impl Batches {
         Batches { convert: Some(convert), ..Batches::new(feed, Until::EndOfEpoch) }
     }
 
+    /// An epoch of a server's, or the rest of it, converted; the one that comes if none is given.
+    pub(crate) fn of_server(feed: Py<ServerFeed>, epoch: Option<u64>, convert: Py<PyAny>) -> Self {
+        let epoch = epoch.map_or_else(OnceLock::new, OnceLock::from);
+        Batches { convert: Some(convert), ..Batches::of(Origin::Server(feed, epoch), Until::EndOfEpoch) }
+    }
+
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Taken>> {
+        match &self.origin {
+            Origin::Feed(feed) => Ok(feed.get().running().next_step(py)?.and_then(|mut step| step.pop())),
+            Origin::Server(feed, epoch) => {
+                let batch = feed.get().next_of(py, epoch.get().copied())?;
+                if let Some(step) = batch.as_ref().and_then(Taken::step) {
+                    let _ = epoch.set(step.epoch);
+                }
+                Ok(batch)
+            }
+        }
+    }
+
     fn take(&self, py: Python<'_>) -> PyResult<Option<Py<Batch>>> {
         if self.is_over.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let batch = self.feed.get().running().next_step(py)?.and_then(|mut step| step.pop());
+        let batch = self.next(py)?;
         let is_last = |batch: &Taken| batch.step().is_some_and(|step| step.is_last);
         if batch.as_ref().is_none_or(|batch| self.until == Until::EndOfEpoch && is_last(batch)) {
             self.is_over.store(true, Ordering::Relaxed);
@@ -126,7 +159,10 @@ impl Batches {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.convert.iter().try_for_each(|convert| visit.call(convert))?;
-        visit.call(&self.feed)
+        match &self.origin {
+            Origin::Feed(feed) => visit.call(feed),
+            Origin::Server(feed, _) => visit.call(feed),
+        }
     }
 }
 
@@ -220,8 +256,8 @@ impl Lane {
         let _turn = IteratorTurn::take(py, &parts.is_iterated)?;
         self.feed.get().running().check_turn(py)?;
         let is_ready = |lane: &mut percolator::Lane| lane.wait_timeout(TURN);
-        let all_held = || self.feed.get().running().all_held(Some(self.number));
-        let batch = next(py, &parts.lane, is_ready, all_held, percolator::Lane::next)?;
+        let after_turn = told_if_alone(|| self.feed.get().running().all_held(Some(self.number)));
+        let batch = next(py, &parts.lane, is_ready, after_turn, percolator::Lane::next)?;
         let one: Result<Option<Vec<Taken>>, FeedError> =
             batch.map(|batch| Ok(taken(py, vec![batch?])?)).transpose();
         let one = one.map_err(|error| self.feed.get().running().exception(py, &error))?;

@@ -7,6 +7,8 @@
 //! - No thread waits while it holds the interpreter's lock. A wait is a sequence of short ones, between which
 //!   the interpreter handles signals ([`running`]).
 //! - Errors become exceptions with the place in the data as attributes ([`errors`]).
+//!
+//! A feed runs here ([`feed`]), or at a server ([`server_feed`]), which may be this process ([`server`]).
 
 mod batch;
 mod capsule;
@@ -23,6 +25,8 @@ mod order;
 mod process;
 mod receipt;
 mod running;
+mod server;
+mod server_feed;
 mod snapshot;
 mod stats;
 mod transform;
@@ -49,6 +53,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<order::Plan>()?;
     module.add_class::<receipt::Receipt>()?;
     module.add_class::<receipt::Verdict>()?;
+    module.add_class::<server::Server>()?;
+    module.add_class::<server_feed::ServerFeed>()?;
     module.add_class::<snapshot::Snapshot>()?;
     module.add_class::<stats::Stats>()?;
     module.add_class::<transform::Transform>()?;

@@ -106,15 +106,15 @@ impl Drop for IteratorTurn<'_> {
 }
 
 /// Takes the next of what a lock guards, or `None` at its end. Waits for it, turn by turn: `is_ready` waits
-/// no longer than [`TURN`] and takes nothing, and after it said yes, `take` does not wait.
-pub(crate) fn next<P: Send, T: Send>(
+/// no longer than [`TURN`] and takes nothing, and after it said yes, `take` does not wait. `after_turn` may
+/// end the wait with an error.
+pub(crate) fn next<P: Send, T: Send, E: Send>(
     py: Python<'_>,
     shared: &Mutex<Option<P>>,
     is_ready: impl Fn(&mut P) -> bool + Sync,
-    all_held: impl Fn() -> Option<usize>,
-    take: impl Fn(&mut P) -> Option<Result<T, FeedError>> + Sync,
-) -> PyResult<Option<Result<T, FeedError>>> {
-    let mut turns = 0;
+    mut after_turn: impl FnMut(Python<'_>) -> PyResult<()>,
+    take: impl Fn(&mut P) -> Option<Result<T, E>> + Sync,
+) -> PyResult<Option<Result<T, E>>> {
     loop {
         log::hand_on(py)?;
         let is_ready = py.detach(|| {
@@ -130,19 +130,7 @@ pub(crate) fn next<P: Send, T: Send>(
         py.check_signals()?;
         match is_ready {
             Some(true) => break,
-            Some(false) => {
-                let held = all_held();
-                turns = if held.is_some() { turns + 1 } else { 0 };
-                if turns == 1 {
-                    // Batches that only cycles of objects refer to come back.
-                    py.import("gc")?.call_method0("collect")?;
-                }
-                if let Some(held) = held.filter(|_| turns == TURNS_ALONE)
-                    && is_alone(py)?
-                {
-                    return Err(errors::all_held(py, held, ""));
-                }
-            }
+            Some(false) => after_turn(py)?,
             None => return Err(errors::closed(py, CLOSED)),
         }
     }
@@ -153,6 +141,27 @@ pub(crate) fn next<P: Send, T: Send>(
         None => py.detach(|| shared.lock().as_mut().map(&take)),
     };
     taken.ok_or_else(|| errors::closed(py, CLOSED))
+}
+
+/// Tells a consumer that holds everything, and that no other thread can help.
+pub(crate) fn told_if_alone(all_held: impl Fn() -> Option<usize>) -> impl FnMut(Python<'_>) -> PyResult<()> {
+    let mut turns = 0;
+    move |py| {
+        let held = all_held();
+        turns = if held.is_some() { turns + 1 } else { 0 };
+        if turns == 1 {
+            collect_cycles(py)?;
+        }
+        match held {
+            Some(held) if turns == TURNS_ALONE && is_alone(py)? => Err(errors::all_held(py, held, "")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Lets go of batches that only cycles of objects refer to.
+pub(crate) fn collect_cycles(py: Python<'_>) -> PyResult<()> {
+    py.import("gc")?.call_method0("collect").map(drop)
 }
 
 /// Whether no other thread could give a batch back. JAX and TensorFlow have threads of their own, which hold
@@ -168,7 +177,7 @@ fn is_alone(py: Python<'_>) -> PyResult<bool> {
     Ok(threads == 1)
 }
 
-const CLOSED: &str = "the feed is closed: build another one";
+pub(crate) const CLOSED: &str = "the feed is closed: build another one";
 
 /// Batches that can be shared. Waits, without the interpreter, for those that are still on their way to their
 /// device.
@@ -180,7 +189,7 @@ pub(crate) fn taken(py: Python<'_>, step: Vec<percolator::Batch>) -> Result<Vec<
 
 /// Does something on a thread of its own. Ctrl-C ends the wait for it, and not the thread. `None` if it
 /// panicked.
-fn elsewhere<T: Send + 'static>(
+pub(crate) fn elsewhere<T: Send + 'static>(
     py: Python<'_>,
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
@@ -373,7 +382,8 @@ impl Running {
         let _turn = IteratorTurn::take(py, &parts.is_iterated)?;
         self.check_turn(py)?;
         let is_ready = |feed: &mut percolator::Feed| feed.steps().wait_timeout(TURN);
-        next(py, &parts.feed, is_ready, || self.all_held(None), |_| Some(Ok(()))).map(drop)
+        let after_turn = told_if_alone(|| self.all_held(None));
+        next(py, &parts.feed, is_ready, after_turn, |_| Some(Ok::<_, FeedError>(()))).map(drop)
     }
 
     /// The next batch of every lane, or `None` at the end.
@@ -382,7 +392,8 @@ impl Running {
         let _turn = IteratorTurn::take(py, &parts.is_iterated)?;
         self.check_turn(py)?;
         let is_ready = |feed: &mut percolator::Feed| feed.steps().wait_timeout(TURN);
-        let step = next(py, &parts.feed, is_ready, || self.all_held(None), |feed| feed.steps().next())?;
+        let after_turn = told_if_alone(|| self.all_held(None));
+        let step = next(py, &parts.feed, is_ready, after_turn, |feed| feed.steps().next())?;
         let step: Result<Option<Vec<Taken>>, FeedError> = step.map(|step| Ok(taken(py, step?)?)).transpose();
         step.map_err(|error| self.exception(py, &error))
     }

@@ -55,3 +55,24 @@ def train() -> int:
         print(file, key, error.record, error.reason)
     feed.close()
     return records
+
+
+def serve() -> str:
+    with percolator.Server("data", "127.0.0.1:0", key="key", token=["a", "b"], window=2) as server:
+        address: str = server.address
+        loader = percolator.DataLoader(
+            server=address,
+            lmdb="train_lmdb",
+            batch_size=64,
+            share="in_step",
+            clients=2,
+            token="a",
+            identity=("certificate.pem", "key.pem"),
+        )
+        try:
+            for images, labels in loader:
+                print(images.shape, labels.shape, loader.missed, server.status()["feeds"])
+        except percolator.ServerError as error:
+            print(error.reason)
+        server.close(drain=1.5)
+    return address

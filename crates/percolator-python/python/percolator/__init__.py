@@ -8,8 +8,9 @@ torch.Size([64, 3, 16, 16])
 Pixels are in the order BGR, as OpenCV and Caffe have them: `images[:, [2, 1, 0]]` is RGB.
 
 `DataLoader` is the loop that most programs have. `Feed` is everything else: steps of several devices, lanes
-for threads of their own, seeking, receipts. The package needs no other; NumPy, PyTorch, JAX and TensorFlow
-take the fields of a batch without a copy, if they are installed.
+for threads of their own, seeking, receipts. `Server` runs feeds for the loaders of other processes. The
+package needs no other; NumPy, PyTorch, JAX and TensorFlow take the fields of a batch without a copy, if they
+are installed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from percolator._core import (
     Process,
     Receipt,
     Record,
+    Server,
     Snapshot,
     Stats,
     Steps,
@@ -45,6 +47,7 @@ from percolator._errors import (
     ForkError,
     ReceiptError,
     RecordError,
+    ServerError,
     SnapshotError,
     SourceError,
     UnknownFieldError,
@@ -72,6 +75,8 @@ __all__ = [
     "ReceiptError",
     "Record",
     "RecordError",
+    "Server",
+    "ServerError",
     "Snapshot",
     "SnapshotError",
     "SourceError",

@@ -14,12 +14,14 @@ __all__ = [
     "Process",
     "Receipt",
     "Record",
+    "Server",
     "Snapshot",
     "Stats",
     "Steps",
     "TfRecordWriter",
     "Transform",
     "Verdict",
+    "_ServerFeed",
     "__version__",
     "environment",
     "example",
@@ -119,6 +121,31 @@ class _FeedOptions(_LoaderOptions, total=False):
     epochs: int | None
     once: bool | None
     environment: bool | None
+
+class _DataLoaderOptions(_LoaderOptions, total=False):
+    # Where the feed runs, if not here, and who shares it.
+    server: str | None
+    share: Literal["divided", "in_step", "windowed"] | None
+    clients: int | None
+    window: int | None
+    group: str | None
+    token: str | None
+    authorities: _Path | None
+    identity: tuple[_Path, _Path] | None
+
+class _ServerOptions(TypedDict, total=False):
+    unix: _Path | None
+    key: _Path | None
+    token: str | list[str] | tuple[str, ...] | None
+    certificate: _Path | None
+    private_key: _Path | None
+    client_authorities: _Path | None
+    insecure: bool | None
+    memory_limit: int | None
+    threads: int | None
+    window: int | None
+    patience: float | None
+    join_within: float | None
 
 @final
 class Feed:
@@ -325,10 +352,71 @@ class Field:
     def jax(self) -> Any:
         """The array as a `jax.Array`, without a copy."""
     def tensorflow(self) -> Any:
-        """The array as a `tf.Tensor`, without a copy. It must be on the host: TensorFlow does not say on
-        which streams it works, so the memory could be filled again while it is read."""
+        """The array as a `tf.Tensor`, without a copy, unless it is in a server's memory. It must be on the
+        host: TensorFlow does not say on which streams it works, so the memory could be filled again while it
+        is read."""
     def expect(self, dtype: Any) -> Field:
         """Checks the type of the elements."""
+    def __reduce_ex__(self, _protocol: Any, /) -> NoReturn: ...
+
+@final
+class _ServerFeed:
+    """A feed that runs at a server: one rank of it."""
+    def __new__(cls, server: str, **options: Any) -> Self: ...
+    def _converted(self, convert: Callable[[Batch], Any], epoch: int | None = None) -> Batches: ...
+    def go_on(self, ticket: str, next: tuple[int, int] | None = None) -> None: ...
+    @property
+    def ticket(self) -> str: ...
+    @property
+    def beginning(self) -> str: ...
+    @property
+    def next_step(self) -> tuple[int, int] | None: ...
+    @property
+    def missed(self) -> int: ...
+    @property
+    def plan(self) -> Plan | None: ...
+    @property
+    def fields(self) -> dict[str, tuple[str, tuple[int, ...]]]: ...
+    @property
+    def _arrays(self) -> list[str]: ...
+    def spec(self) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+    @property
+    def closed(self) -> bool: ...
+
+@final
+class Server:
+    """A server of feeds, on threads of this process: clients may ask for what lies below the folder `root`,
+    and for nothing else. `percolator serve` is the same as a program of its own.
+
+    It listens at `listen` ("HOST:PORT"), by default at a port of 127.0.0.1 that the system chooses, or at
+    the Unix socket `unix` alone. Tickets are signed with the key in the file `key`, which is made if it is
+    not there; without one they are of no use to another server. Clients need `token` (one, or one of
+    several), if it is set, or a certificate of one of the `client_authorities`. Addresses that other machines
+    reach need a `certificate` and its `private_key`, or `insecure=True`. `memory_limit` (in bytes) and
+    `threads` are for all feeds together, `window` is how many batches a client may have and not acknowledge,
+    and `patience` and `join_within` are how many seconds a client may do nothing, and how many the first
+    batch waits for clients.
+    """
+    def __new__(
+        cls, root: _Path, listen: str | None = None, **options: Unpack[_ServerOptions]
+    ) -> Self: ...
+    @property
+    def address(self) -> str:
+        """The address for clients, as `DataLoader(server=...)` takes it; the first, if there are several."""
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses for clients."""
+    def status(self) -> dict[str, Any]:
+        """What it does at the moment: its feeds, their clients, memory and threads."""
+    def close(self, drain: float = 0.0) -> None:
+        """Ends it. Its clients get so many seconds (`drain`) to take their leave, with tickets to go on with
+        at another server; it takes no new ones meanwhile."""
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
     def __reduce_ex__(self, _protocol: Any, /) -> NoReturn: ...
 
 @final

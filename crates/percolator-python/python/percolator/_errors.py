@@ -40,6 +40,10 @@ class UnknownFieldError(FieldError, KeyError):
     __str__ = Exception.__str__
 
 
+class ServerError(FeedError):
+    """A server cannot be reached, does not want this client, has no room for it, or failed."""
+
+
 class DeviceError(FeedError):
     """A device failed, or does not exist."""
 

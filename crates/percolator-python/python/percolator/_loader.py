@@ -6,19 +6,25 @@ import importlib
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from percolator import _tickets
 from percolator._core import Batch, Batches, Feed, Field, Plan, Receipt, Snapshot, Stats
+from percolator._core import _ServerFeed as ServerFeed
 from percolator._core import environment as process_of
-from percolator._errors import ConfigError, FeedError, SnapshotError, UnknownFieldError
+from percolator._errors import ConfigError, FeedError, ServerError, SnapshotError, UnknownFieldError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from percolator._core import _LoaderOptions
+    from percolator._core import _DataLoaderOptions
 
 STATE_VERSION = 1
+
+# Where a feed runs, if not here, and who shares it.
+SERVER = ("server", "share", "clients", "window", "group", "token", "authorities", "identity")
 
 # The labels of images, the same in several types.
 LABELS = {"label", "label_f32", "label_i64"}
@@ -72,6 +78,20 @@ class DataLoader:
         WORLD_SIZE, LOCAL_RANK, ...), say which process of a job this is. It then gets its share of each
         epoch, of which the first process warns, unless ``environment=True`` says that it is meant. With
         ``False`` every process gets everything.
+
+    With ``server``, the feed runs elsewhere, and its records are those of the server's folder:
+
+    server: the address of a `Server` or of ``percolator serve``: ``grpc://HOST:PORT``, ``grpc+tls://...``,
+        ``grpc+unix:///PATH``, or ``shared:///PATH``, which reads batches in the memory of a server of this
+        machine. Arrays are then read only: write to a copy (``copy=True``, ``clone()``).
+    share: ``"divided"``, by default: each record goes to one loader, of this rank. ``"in_step"``: each of so
+        many ``clients`` gets every batch. ``"windowed"``: each gets the batches that it is in time for, of
+        the ``window`` (8) that are kept; `missed` counts the others. Those who ask for the same share a feed,
+        if they name the same ``group``. Only a divided feed asks the environment for ranks by itself.
+    token, authorities, identity: what the server wants to hear, the PEM file of those who signed its
+        certificate, and the PEM files of this client's certificate and key.
+
+    Its epochs come one after the other: the rest of one that is left early is received, and dropped.
     """
 
     # The epoch of the present iter(), or of the last, and that of the next.
@@ -81,6 +101,8 @@ class DataLoader:
     _rest: int | None
     # From iter() on until its loop has ended, not only its last batch.
     _is_under_way: bool
+    # Whether the next epoch is whatever a server sends: others may have begun before.
+    _joins: bool
 
     def __init__(
         self,
@@ -92,12 +114,13 @@ class DataLoader:
         mask: bool | None = None,
         drop_last: bool = False,
         environment: bool | None = None,
-        **options: Unpack[_LoaderOptions],
+        **options: Unpack[_DataLoaderOptions],
     ) -> None:
         if dataset:
             raise TypeError(f"DataLoader() takes keywords, and no dataset: {INSTEAD['dataset']}")
         self._start(
             Feed,
+            {},
             cast(dict[str, Any], options),
             framework=framework,
             names=names,
@@ -111,16 +134,17 @@ class DataLoader:
     @classmethod
     def from_prototxt(cls, path: str | PathLike[str], phase: str = "train", **options: Any) -> DataLoader:
         """A loader of a Caffe net's data layer. Further keywords replace what the layer says."""
-        return cls._of(lambda **feed: Feed.from_prototxt(path, phase, **feed), options, is_spec=False)
+        base = {"_net": (path, phase)}
+        return cls._of(lambda **feed: Feed.from_prototxt(path, phase, **feed), base, options)
 
     @classmethod
     def from_spec(cls, spec: str | dict[str, Any], **options: Any) -> DataLoader:
         """A loader of a feed that a spec describes (`Feed.spec`), which also says whether images have labels
         in i64. Further keywords replace what it says."""
-        return cls._of(lambda **feed: Feed.from_spec(spec, **feed), options, is_spec=True)
+        return cls._of(lambda **feed: Feed.from_spec(spec, **feed), {"_spec": spec}, options)
 
     @classmethod
-    def _of(cls, build: Callable[..., Feed], options: dict[str, Any], *, is_spec: bool) -> DataLoader:
+    def _of(cls, build: Callable[..., Feed], base: dict[str, Any], options: dict[str, Any]) -> DataLoader:
         loader = cls.__new__(cls)
         own: dict[str, Any] = {
             "framework": None,
@@ -132,12 +156,13 @@ class DataLoader:
             "environment": None,
         }
         taken = {name: options.pop(name, default) for name, default in own.items()}
-        loader._start(build, options, is_spec=is_spec, **taken)
+        loader._start(build, base, options, **taken)
         return loader
 
     def _start(
         self,
-        build: Callable[..., Feed],
+        build: Callable[..., Feed | ServerFeed],
+        base: dict[str, Any],
         options: dict[str, Any],
         *,
         framework: str | None,
@@ -147,7 +172,6 @@ class DataLoader:
         mask: bool | None,
         drop_last: bool,
         environment: bool | None,
-        is_spec: bool = False,
     ) -> None:
         for name, instead in INSTEAD.items():
             if name in options:
@@ -160,21 +184,29 @@ class DataLoader:
             options.get("fields") is None or options.get("image") is not None
         )
         # JAX makes 32-bit integers of 64-bit ones, so it gets those that are there already.
-        if makes_images and framework != "jax" and not is_spec:
+        if makes_images and framework != "jax" and "_spec" not in base:
             options.setdefault("labels_i64", True)
         framework = chosen_framework(framework)
         self._convert = converter(framework, copy)
         self._keep = converter(framework, copy=True)
         self._mask_of = array_of_bools(framework) if mask else None
         self._as_dict = as_dict
+        place = {name: options.pop(name) for name in SERVER if name in options}
+        place = {name: value for name, value in place.items() if value is not None}
         self._build = build
+        self._is_divided = place.get("share", "divided") == "divided"
+        server = place.pop("server", None)
+        if server is not None:
+            self._build = partial(ServerFeed, server, **base, **place)
+        elif place:
+            raise config(f"{next(iter(place))} is set without server: give the address of one, as server")
         # Without a word, ranks are asked for, and the warning below says what came of it.
-        asks = environment is not False
+        asks = environment is not False and (self._is_divided or environment is True)
         self._options = {**options, "environment": asks, "epochs": 0, "once": False}
         self._feed = self._built()
         # Any warning may be an error, too.
         try:
-            self._plan = plan_of(self._feed)
+            self._plan = self._feed.plan
             spec = self._feed.spec()
             # What makes a batch of records, as plain data.
             self._made_by = {name: spec.get(name) for name in MADE_BY}
@@ -182,14 +214,14 @@ class DataLoader:
             self._names = chosen(fields) if names is None else known(list(names), fields)
             self._kept = {name for name, (_, shape) in self._feed.fields.items() if shape == ()}
             self._check_last_batch(mask, options.get("last_batch"))
-            if environment is None and options.get("rank") is None:
+            if environment is None and options.get("rank") is None and self._is_divided:
                 warn_of_share(options)
         except BaseException:
             self._feed.close()
             raise
         self._iterations = 0
         self._loaded: int | None = None
-        self._begin_at(self._feed.next_steps[0][0])
+        self._begin_at(0 if isinstance(self._feed, ServerFeed) else self._feed.next_steps[0][0])
 
     def _check_last_batch(self, mask: bool | None, given: str | None) -> None:
         """Refuses batches with rows that nobody tells from records, and warns of steps in which processes get
@@ -200,9 +232,10 @@ class DataLoader:
                 'last_batch="pad" fills the last batch with rows of zeros: set mask=True, which adds to each '
                 "batch which rows are records, or mask=False, if you tell them apart yourself"
             )
-        if self._plan.workers == 1 or given is not None:
+        plan = self._plan
+        if plan is None or plan.replicas == 1 or given is not None:
             return
-        plan, steps = self._plan, self._plan.steps(0)
+        steps = plan.steps(0)
         if steps == 0 or not is_first(self._options):
             return
         shares = [len(plan.share(0, steps - 1, replica)) for replica in range(plan.replicas)]
@@ -217,8 +250,8 @@ class DataLoader:
 
     @property
     def feed(self) -> Feed:
-        """The feed: for statistics, receipts, and what it is built of."""
-        return self._feed
+        """The feed: for statistics, receipts, and what it is built of. One at a server is not here."""
+        return self._here("feed")
 
     @property
     def epoch(self) -> int:
@@ -229,23 +262,33 @@ class DataLoader:
         """The number of steps of this process in the epoch that is iterated over, or else in the next: of the
         whole epoch, also if a state was loaded of which only the rest comes."""
         epoch = self._epoch if self._is_under_way else self._next_epoch
+        if self._plan is None:
+            raise TypeError("the server does not know the number of steps: it mixes, or cannot count")
         # With other batches or processes, the plan has of the loaded epoch only what was left.
         is_rest = self._loaded is not None and epoch <= self._loaded
         return self._plan.steps(epoch if self._loaded is None or not is_rest else self._loaded + 1)
 
     def __iter__(self) -> Iterator[Any]:
-        epoch = self._next_epoch
-        # The rest of an epoch may be empty. So is an epoch of which less than a step was left, and dropped.
-        has_steps = self._plan.steps(epoch) > 0
-        if has_steps and epoch != self._rest and self._feed.next_steps[0] != (epoch, 0):
-            self._feed.seek(epoch, 0)
-        is_over = not has_steps or self._feed.next_steps[0][0] > epoch
+        epoch, feed = self._next_epoch, self._feed
+        batches: Batches | None = None
+        if isinstance(feed, ServerFeed):
+            # The first epoch is the one that others are in, unless another was asked for.
+            self._joins = self._joins and epoch == self._rest
+            if feed.next_step is None or feed.next_step[0] <= epoch:
+                batches = feed._converted(self._taken, None if self._joins else epoch)
+        else:
+            # The rest of an epoch may be empty. So is one of which less than a step was left, and dropped.
+            has_steps = plan_of(feed).steps(epoch) > 0
+            if has_steps and epoch != self._rest and feed.next_steps[0] != (epoch, 0):
+                feed.seek(epoch, 0)
+            if has_steps and feed.next_steps[0][0] <= epoch:
+                batches = feed._converted(self._taken)
         self._rest = None
         self._epoch = epoch
         self._next_epoch = epoch + 1
         self._is_under_way = True
         self._iterations += 1
-        return Iteration(self, self._iterations, is_over)
+        return Iteration(self, self._iterations, batches)
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next ``iter()`` that of this epoch, whose order only the seed and its number decide.
@@ -259,9 +302,12 @@ class DataLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the training is, after the last batch that was handed over: plain data, to be saved with the
-        model. What was prefetched counts as still to come."""
+        model. What was prefetched counts as still to come. Of a server's feed, it has the ticket."""
         # After the last batch of an epoch, the snapshot is already of the next, and the loop is not.
         epoch = self._epoch if self._is_under_way else None
+        if isinstance(self._feed, ServerFeed):
+            ticket, step = self._feed.ticket, self._feed.next_step
+            return {"version": STATE_VERSION, "ticket": ticket, "next": step, "epoch": epoch}
         snapshot = str(self._feed.snapshot())
         return {"version": STATE_VERSION, "snapshot": snapshot, "epoch": epoch, "made_by": self._made_by}
 
@@ -273,22 +319,15 @@ class DataLoader:
         is divided among the new ones. If this loader makes something else of a record than the one that the
         state is of (another crop or type, say), that is a warning. After an error, the loader is where it
         was, unless the new threads could not start: then it is closed.
+
+        The state of a server's feed goes on with the same feed, as the same rank, at any server that has the
+        data and the key; what differs is a `SnapshotError`.
         """
-        if not isinstance(state, dict):
-            raise no_state(f"the state is {type(state).__name__}: give what state_dict() returned")
-        version = state.get("version")
-        if version != STATE_VERSION:
-            raise no_state(f"the state has version {version!r}; this package reads {STATE_VERSION}")
-        missing = [name for name in ("snapshot", "epoch") if name not in state]
-        if missing:
-            raise no_state(f"the state has no {missing[0]!r}: give what state_dict() returned")
-        if not isinstance(state["snapshot"], str):
-            found = type(state["snapshot"]).__name__
-            raise no_state(f"the state's snapshot is {found}: give what state_dict() returned")
-        snapshot, epoch = Snapshot(state["snapshot"]), state["epoch"]
-        if not isinstance(epoch, int | None):
-            found = type(epoch).__name__
-            raise no_state(f"the state's epoch is {found}, and not int: give what state_dict() returned")
+        text, epoch = checked(state, "ticket" if isinstance(self._feed, ServerFeed) else "snapshot")
+        if isinstance(self._feed, ServerFeed):
+            self._go_on(self._feed, text, state.get("next"), epoch)
+            return
+        snapshot = Snapshot(text)
         # States of earlier versions do not say it.
         theirs, made_by = state.get("made_by", self._made_by), self._made_by
         if not isinstance(theirs, dict):
@@ -303,20 +342,42 @@ class DataLoader:
             )
         # Closed once the state was found to suit it, before the new one has memory and threads.
         feed = self._built(resume=snapshot, _replaces=self._feed)
-        self._feed, self._plan = feed, plan_of(feed)
+        self._feed, self._plan = feed, feed.plan
         self._iterations += 1
         # Joined snapshots may be of an earlier epoch than the one that this process was in.
-        start = self._feed.next_steps[0][0]
+        start = self._here("feed").next_steps[0][0]
         self._begin_at(start if epoch is None else min(epoch, start))
         self._loaded = start
 
+    def _go_on(self, feed: ServerFeed, ticket: str, step: object, epoch: int | None) -> None:
+        """Goes on with a ticket, if it is one of this feed."""
+        wrong = _tickets.difference(ticket, feed.beginning)
+        if wrong is not None:
+            raise no_state(wrong)
+        start: tuple[int, int] | None = None
+        if step is not None:
+            match step:
+                case [int(of_epoch), int(of_step)] if of_epoch >= 0 and of_step >= 0:
+                    start = (of_epoch, of_step)
+                case _:
+                    raise no_state(f"the state's next is {step!r}: give what state_dict() returned")
+        feed.go_on(ticket, start)
+        self._iterations += 1
+        begin = 0 if start is None else start[0]
+        self._begin_at(begin if epoch is None else min(epoch, begin))
+
+    @property
+    def missed(self) -> int:
+        """How many batches of a windowed feed at a server came too early for this loader."""
+        return self._feed.missed if isinstance(self._feed, ServerFeed) else 0
+
     def stats(self) -> Stats:
-        """What was done so far, and who waited for whom."""
-        return self._feed.stats()
+        """What was done so far, and who waited for whom, by a feed that runs here."""
+        return self._here("stats()").stats()
 
     def receipt(self) -> Receipt | None:
         """What was delivered, if ``receipts`` are kept."""
-        return self._feed.receipt()
+        return None if isinstance(self._feed, ServerFeed) else self._feed.receipt()
 
     def close(self) -> None:
         """Ends the feed's threads. Tensors that are held stay valid."""
@@ -334,11 +395,19 @@ class DataLoader:
             "and save its state_dict()"
         )
 
-    def _built(self, **more: Any) -> Feed:
+    def _here(self, what: str) -> Feed:
+        """The feed, if it runs here."""
+        if isinstance(self._feed, ServerFeed):
+            raise FeedError(f"{what} is of a feed that runs here, and this loader's runs at a server")
+        return self._feed
+
+    def _built(self, **more: Any) -> Feed | ServerFeed:
         try:
             feed = self._build(**{**self._options, **more})
         except TypeError as error:
             raise TypeError(str(error).replace("Feed()", "DataLoader()")) from None
+        if isinstance(feed, ServerFeed):
+            return feed
         devices = len(feed.next_steps)
         if devices != 1:
             feed.close()
@@ -352,6 +421,8 @@ class DataLoader:
         """Makes the next ``iter()`` that of this epoch, in which the feed may have some steps behind it."""
         self._epoch = self._next_epoch = self._rest = epoch
         self._is_under_way = False
+        is_new = isinstance(self._feed, ServerFeed) and self._feed.next_step is None
+        self._joins = is_new and not self._is_divided
 
     def _end(self, number: int) -> None:
         """Notes that the loop of an iteration has ended."""
@@ -360,6 +431,9 @@ class DataLoader:
 
     def _taken(self, batch: Batch) -> Any:
         """The batch as its consumer wants it."""
+        if self._joins and batch.epoch is not None:
+            self._epoch, self._next_epoch = batch.epoch, batch.epoch + 1
+            self._joins = False
         arrays = {
             name: self._keep(batch[name]) if name in self._kept else self._convert(batch[name])
             for name in self._names
@@ -372,16 +446,19 @@ class DataLoader:
 class Iteration:
     """One epoch of a loader, or the rest of it."""
 
-    def __init__(self, loader: DataLoader, number: int, is_over: bool) -> None:
+    def __init__(self, loader: DataLoader, number: int, batches: Batches | None) -> None:
         self._loader = loader
         self._number = number
-        self._batches: Batches | None = None if is_over else loader.feed._converted(loader._taken)
+        self._batches = batches
+        self._error: ServerError | None = None
 
     def __iter__(self) -> Iteration:
         return self
 
     def __next__(self) -> Any:
         batches = self._batches
+        if self._error is not None:
+            raise self._error
         if batches is None or batches._is_over:
             self._batches = None
             self._loader._end(self._number)
@@ -393,8 +470,13 @@ class Iteration:
             )
         # Python handles signals after a call, but not between the next of a loop and its return. So Ctrl-C
         # never comes between a batch's taking and its consumer, as it would after next(batches).
-        for arrays in batches:
-            return arrays
+        try:
+            for arrays in batches:
+                return arrays
+        except ServerError as error:
+            # The epoch is not over: the next iterator goes on in it.
+            self._error, self._loader._next_epoch = error, self._loader._epoch
+            raise
         self._batches = None
         self._loader._end(self._number)
         raise StopIteration
@@ -411,6 +493,31 @@ def no_state(message: str) -> SnapshotError:
     error = SnapshotError(message)
     error.reason = message
     return error
+
+
+def checked(state: object, text: str) -> tuple[str, int | None]:
+    """What a state has of its feed, a text of this name, and the epoch of its loop."""
+    if not isinstance(state, dict):
+        raise no_state(f"the state is {type(state).__name__}: give what state_dict() returned")
+    version = state.get("version")
+    if version != STATE_VERSION:
+        raise no_state(f"the state has version {version!r}; this package reads {STATE_VERSION}")
+    if text not in state and ("ticket" in state or "snapshot" in state):
+        theirs, ours = ("with", "without") if "ticket" in state else ("without", "with")
+        raise no_state(
+            f"the state is of a loader {theirs} server, and this one is {ours}: a feed goes on where it ran"
+        )
+    for name in (text, "epoch"):
+        if name not in state:
+            raise no_state(f"the state has no {name!r}: give what state_dict() returned")
+    found, epoch = state[text], state["epoch"]
+    if not isinstance(found, str):
+        kind = type(found).__name__
+        raise no_state(f"the state's {text} is {kind}: give what state_dict() returned")
+    if not isinstance(epoch, int | None):
+        kind = type(epoch).__name__
+        raise no_state(f"the state's epoch is {kind}, and not int: give what state_dict() returned")
+    return found, epoch
 
 
 def chosen(names: list[str]) -> list[str]:
@@ -478,9 +585,9 @@ def converter(framework: str, copy: bool) -> Converter:
         from_dlpack = importlib.import_module("torch").from_dlpack
         return (lambda field: from_dlpack(field).clone()) if copy else cast(Converter, from_dlpack)
     if framework == "jax":
-        from_dlpack = importlib.import_module("jax.dlpack").from_dlpack
+        importlib.import_module("jax.dlpack")
         array = importlib.import_module("jax.numpy").array
-        return (lambda field: array(from_dlpack(field))) if copy else cast(Converter, from_dlpack)
+        return lambda field: array(field.jax()) if copy else field.jax()
     if framework == "tensorflow":
         identity = importlib.import_module("tensorflow").identity
         return lambda field: identity(field.tensorflow()) if copy else field.tensorflow()

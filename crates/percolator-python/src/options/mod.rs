@@ -7,6 +7,7 @@ pub(crate) mod json;
 mod keywords;
 mod order;
 mod resources;
+mod server;
 mod sources;
 
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use self::images::transform_of;
 pub(crate) use self::keywords::{Keywords, wrong};
+pub(crate) use self::resources::duration;
+pub(crate) use self::server::{AtServer, at_server};
 use crate::decoder::{Failures, PythonDecoder};
 use crate::errors;
 use crate::feed::Feed;
@@ -45,18 +48,28 @@ pub(crate) fn apply(
     let failures = Arc::new(Failures::default());
     let mut spec = builder.spec().clone();
     let mut keywords = Keywords::of(py, keywords)?;
-    sources::apply(&mut keywords, &mut spec)?;
-    images::apply(&mut keywords, &mut spec)?;
-    let (decoder, function) = decoding::apply(&mut keywords, &mut spec, &failures)?.unzip();
-    // The job has a replica for each device, so the devices come first.
-    resources::apply(&mut keywords, &mut spec)?;
-    order::apply(&mut keywords, &mut spec)?;
+    let (decoder, function) = describe(&mut keywords, &mut spec, &failures)?.unzip();
     let resume = keywords.object("resume").map(|resume| snapshot_of(&resume)).transpose()?;
     let replaces =
         keywords.object("_replaces").map(Bound::cast_into::<Feed>).transpose().map_err(PyErr::from)?;
     let replaces = replaces.map(Bound::unbind);
     keywords.finish("Feed")?;
     Ok(Described { builder: attach(spec, decoder, resume), function, failures, replaces })
+}
+
+/// Sets what a spec holds. Returns the decoder, if it is a function of Python, and the function.
+fn describe(
+    keywords: &mut Keywords<'_>,
+    spec: &mut FeedSpec,
+    failures: &Arc<Failures>,
+) -> PyResult<Option<(PythonDecoder, Arc<Py<PyAny>>)>> {
+    sources::apply(keywords, spec)?;
+    images::apply(keywords, spec)?;
+    let decoder = decoding::apply(keywords, spec, failures)?;
+    // The job has a replica for each device, so the devices come first.
+    resources::apply(keywords, spec)?;
+    order::apply(keywords, spec)?;
+    Ok(decoder)
 }
 
 /// A builder of a spec, with what a spec cannot hold.

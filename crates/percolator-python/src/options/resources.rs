@@ -68,7 +68,7 @@ fn host_of(device: String) -> String {
 }
 
 /// A number of seconds; `None` if it is infinite.
-fn duration(name: &str, seconds: f64) -> PyResult<Option<Duration>> {
+pub(crate) fn duration(name: &str, seconds: f64) -> PyResult<Option<Duration>> {
     if seconds == f64::INFINITY {
         return Ok(None);
     }
