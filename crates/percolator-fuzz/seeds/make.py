@@ -5,6 +5,7 @@
 Inputs that a fuzzer found (`corpus/*/found-*`) stay as they are.
 """
 
+import base64
 import gzip
 import json
 import struct
@@ -482,6 +483,169 @@ def cluster():
                                                "live/next": {"epoch": 2**64 - 1, "number": 3}}))
 
 
+class Flatbuffer:
+    """Built from its end: what a table refers to is there before it. A reference is a distance from the end."""
+
+    def __init__(self):
+        self.data = b""
+
+    def put(self, data, alignment, before=0):
+        """Puts data, so that what begins `before` bytes into it is aligned."""
+        self.data = b"\0" * (-(len(self.data) + len(data) - before) % alignment) + self.data
+        self.data = data + self.data
+        return len(self.data)
+
+    def string(self, text):
+        text = text.encode()
+        return self.put(struct.pack("<I", len(text)) + text + b"\0", 4)
+
+    def vector(self, references):
+        self.put(b"", 4)
+        end = len(self.data)
+        places = [end + 4 * (len(references) - number) for number in range(len(references))]
+        offsets = [place - reference for place, reference in zip(places, references)]
+        return self.put(struct.pack(f"<{len(offsets) + 1}I", len(offsets), *offsets), 4)
+
+    def structs(self, pairs):
+        """Of two 64-bit numbers each."""
+        data = b"".join(struct.pack("<qq", *pair) for pair in pairs)
+        return self.put(struct.pack("<I", len(pairs)) + data, 8, 4)
+
+    def table(self, *fields):
+        """Of (slot, format, value); a reference has the format R."""
+        sizes = {"b": 1, "h": 2, "i": 4, "q": 8, "R": 4}
+        at, places = 4, {}
+        for slot, kind, _ in sorted(fields, key=lambda field: -sizes[field[1]]):
+            at += -at % sizes[kind]
+            places[slot] = at
+            at += sizes[kind]
+        size = at + -at % 8
+        self.data = b"\0" * (-(len(self.data) + size) % 8) + self.data
+        place, body = len(self.data) + size, bytearray(size)
+        for slot, kind, value in fields:
+            value = place - places[slot] - value if kind == "R" else value
+            struct.pack_into("<I" if kind == "R" else "<" + kind, body, places[slot], value)
+        slots = max(places, default=-1) + 1
+        vtable = struct.pack(f"<{slots + 2}H", 4 + 2 * slots, size, *(places.get(slot, 0) for slot in range(slots)))
+        struct.pack_into("<i", body, 0, len(vtable))
+        self.data = vtable + bytes(body) + self.data
+        return place
+
+    def whole(self, root):
+        self.data = b"\0" * (-(len(self.data) + 4) % 8) + self.data
+        return struct.pack("<I", len(self.data) + 4 - root) + self.data
+
+
+def arrow_message(kind, make, body_bytes):
+    """A message of Arrow (1 is a schema, 3 a batch) whose header `make` puts into it."""
+    flat = Flatbuffer()
+    header = make(flat)
+    return flat.whole(flat.table((0, "h", 4), (1, "b", kind), (2, "R", header), (3, "q", body_bytes)))
+
+
+def arrow_schema(flat, columns):
+    def metadata(pairs):
+        return flat.vector([flat.table((0, "R", flat.string(key)), (1, "R", flat.string(value)))
+                            for key, value in pairs.items()])
+
+    def number(kind):
+        if kind.startswith("f"):
+            return 3, flat.table((0, "h", {"f2": 0, "f4": 1, "f8": 2}[kind]))
+        return 2, flat.table((0, "i", 8 * int(kind[1:])), (1, "b", kind[0] == "i"))
+
+    def field(name, kind, notes):
+        of, children = kind, []
+        if isinstance(kind, tuple):
+            shape, item = kind
+            children = [field("item", item, {})]
+            of = 21, flat.table()
+            if shape is not None:
+                of = 16, flat.table((0, "i", shape))
+        else:
+            of = number(kind)
+        parts = [(0, "R", flat.string(name)), (2, "b", of[0]), (3, "R", of[1]), (5, "R", flat.vector(children))]
+        return flat.table(*parts, *([(6, "R", metadata(notes))] if notes else []))
+
+    fields = [field(*column) for column in columns]
+    return flat.table((1, "R", flat.vector(fields)), (2, "R", metadata({"percolator.version": "1"})))
+
+
+def served():
+    """What a server of feeds and its clients say."""
+    feed = {"sources": [{"lmdb": {"path": "train_lmdb"}}], "batch_size": {"per_replica": 64}, "schedule": {"epochs": 2}}
+    request = {"version": 1, "feed": feed}
+    shares = {"divided": "divided", "in-step": {"in_step": {"clients": 8}}, "windowed": {"windowed": {"batches": 16}}}
+    for name, share in shares.items():
+        seed("feed_request", name, json.dumps(request | {"share": share, "group": "job-7", "columns": ["epoch", "mask"]}))
+    net = ('layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "db" batch_size: 8 } }'
+           'layer { name: "other" type: "Data" top: "x" data_param { source: "db" batch_size: 8 backend: LMDB } }')
+    seed("feed_request", "net", json.dumps({"version": 1, "net": {"text": net, "phase": "train", "layer": "other", "ranks": 3}}))
+    seed("feed_request", "net-of-several", json.dumps({"version": 1, "net": {"text": net}}))
+
+    def ticket(name, *position):
+        stream = base64.urlsafe_b64encode(json.dumps({"request": request, "rank": 1}).encode()).decode().rstrip("=")
+        seed("ticket", name, ".".join(["percolator1", stream, "A" * 43, *position]))
+
+    ticket("beginning")
+    ticket("step", "3-77", "A" * 43)
+    ticket("end", "end", "A" * 43)
+
+    def framed(data):
+        return b"\0" + struct.pack(">I", len(data)) + data
+
+    descriptor = field(1, message((1, 2), (2, "percolator1.x.y")))
+    said = [descriptor + field(3, '{"window": 2}'), field(3, '{"acknowledged": 1}'), b""]
+    seed("grpc_messages", "exchange", b"\2" + b"".join(map(framed, said)))
+    seed("grpc_messages", "cut", b"\5" + b"".join(map(framed, said))[:-3])
+    seed("grpc_messages", "compressed", b"\1" + framed(b"abc") + b"\1" + framed(b"d")[1:])
+    seed("grpc_messages", "long", b"\7" + framed(b"abc") + b"\0\xff\xff\xff\xff")
+
+    def note(number):
+        return json.dumps({"number": number, "epoch": 0, "step": number, "is_last": number == 1, "records": 2, "rows": 3,
+                           "missed": 0, "ticket": f".0-{number + 1}.{'A' * 43}"})
+
+    def noted(dtype, kind, shape, **more):
+        return {"percolator.field": json.dumps({"dtype": dtype, "kind": kind, "shape": shape} | more)}
+
+    columns = [
+        ("image", (6, "u1"), noted("u8", "fixed", [2, 3], layout="nchw")), ("half", "u2", noted("bf16", "fixed", [])),
+        ("scale", "f4", noted("f32", "fixed", [])), ("tokens", (None, "i4"), noted("i32", "ragged", [], max=9)),
+        ("words", (2, "i8"), noted("i64", "padded", [2], max=2)), ("words.lengths", "i8", {}),
+        ("percolator.epoch", "u8", {}),
+    ]
+    # The buffers of each array: where elements are missing, of which there are none, and then its own.
+    arrays = [
+        (3, []), (18, [bytes(range(18))]), (3, [struct.pack("<3H", 1, 2, 3)]), (3, [struct.pack("<3f", 1, 2, 3)]),
+        (3, [struct.pack("<4q", 0, 2, 2, 3)]), (3, [struct.pack("<3i", 5, 6, 7)]), (3, []), (6, [struct.pack("<6q", *range(6))]),
+        (3, [struct.pack("<3q", 2, 1, 0)]), (3, [struct.pack("<3Q", 4, 4, 0)]),
+    ]
+    body, places = b"", []
+    for _, data in arrays:
+        for data in [b"", *data]:
+            places.append((len(body), len(data)))
+            body += data + b"\0" * (-len(data) % 64)
+    schema = arrow_message(1, lambda flat: arrow_schema(flat, columns), 0)
+    batch = arrow_message(3, lambda flat: flat.table(
+        (0, "q", 3), (1, "R", flat.structs([(length, 0) for length, _ in arrays])), (2, "R", flat.structs(places))), len(body))
+    batches = [field(2, batch) + field(3, note(number)) + field(1000, body) for number in range(2)]
+    seed("flight_stream", "two", b"\x0b" + framed(field(2, schema)) + b"".join(map(framed, batches)))
+    seed("flight_stream", "none", b"\3" + framed(field(2, schema)))
+    # In another order, and with what nobody knows.
+    odd = field(1000, body) + field(3, note(0)) + field(7, 1) + field(77, "x") + field(2, batch)
+    seed("flight_stream", "odd", b"\x1f" + framed(field(1, "x") + field(2, schema)) + framed(odd))
+
+    def told(*messages):
+        texts = [json.dumps(one).encode() for one in messages]
+        return b"".join(struct.pack("<I", len(text)) + text for text in texts)
+
+    hello = {"ticket": "percolator1.x.y", "token": "secret", "window": 2}
+    seed("local_messages", "client", b"\3C" + told(hello, {"acknowledged": 0}, {"released": 0}, {"acknowledged": 1}))
+    place = {"region": 7, "region_bytes": 4096, "is_new": True, "arrays": [[0, 18], [64, 6]], "columns": [[4, 4, 0]]}
+    batches = [{"batch": {"note": json.loads(note(number))} | place | ({"gone": [3]} if number else {})} for number in range(2)]
+    seed("local_messages", "server", b"\5S" + told({"schema": "AAAA"}, *batches, {"end": None}))
+    seed("local_messages", "refused", b"\1S" + told({"end": [14, "it is about to end"]}))
+
+
 def inputs():
     images = struct.pack(">IIII", 2051, 2, 2, 3) + bytes(range(12))
     labels = struct.pack(">II", 2049, 2) + b"\1\2"
@@ -501,7 +665,7 @@ def main():
     number = lambda name: int(text.split(f"const {name}: usize = ")[1].split(";")[0])
     CELLS = number("PARTS") * number("PART_CELLS")
     for make in (fixtures, records, nets, images, databases, conversions, quarantined, texts, models,
-                 language, cluster, inputs):
+                 language, cluster, served, inputs):
         make()
 
 

@@ -32,6 +32,8 @@ mod quarantine;
 mod records;
 mod repair;
 mod replay;
+#[cfg(feature = "serve")]
+mod serve;
 mod table;
 mod texts;
 mod tfrecord;
@@ -52,10 +54,20 @@ macro_rules! each_target {
         $macro! {
             data::any_file models::checkpoint cluster::checkpoint_parts cluster::checkpoint_record
             models::checkpoint_state data::cifar convert::convert_state records::datum texts::digest
-            records::example records::example_fields images::exif texts::feed_spec data::idx
-            texts::image_list cluster::job_records images::jpeg leveldb::leveldb_log
+            records::example records::example_fields images::exif
+            #[cfg(feature = "serve")]
+            serve::feed_request
+            texts::feed_spec
+            #[cfg(feature = "serve")]
+            serve::flight_stream
+            #[cfg(feature = "serve")]
+            serve::grpc_messages
+            data::idx texts::image_list cluster::job_records images::jpeg leveldb::leveldb_log
             leveldb::leveldb_manifest leveldb::leveldb_sidecar leveldb::leveldb_table lmdb::lmdb
-            lmdb::lmdb_sidecar nets::mean models::meta_graph
+            lmdb::lmdb_sidecar
+            #[cfg(feature = "serve")]
+            serve::local_messages
+            nets::mean models::meta_graph
             #[cfg(feature = "observe")]
             metrics::metrics
             nets::net_binary nets::net_text models::npy models::npz images::png quarantine::quarantine
@@ -63,6 +75,8 @@ macro_rules! each_target {
             models::saved_model_text language::sentencepiece records::sequence_example texts::snapshot
             table::table models::tensors tfrecord::tfrecord tfrecord::tfrecord_packed
             tfrecord::tfrecord_sidecar
+            #[cfg(feature = "serve")]
+            serve::ticket
         }
     };
 }
