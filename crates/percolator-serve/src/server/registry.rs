@@ -242,7 +242,9 @@ impl Registry {
         }
         feeds.push(Entry { identity: prepared.identity.clone(), feed, clients: Vec::new() });
         self.share_threads(&feeds);
-        if let Some(subscription) = self.join(&mut feeds, &mut asked) {
+        // Of this feed alone: another one may have come to the step meanwhile, and this one would stay.
+        let started = feeds.len() - 1;
+        if let Some(subscription) = self.join(&mut feeds[started..], &mut asked) {
             return Ok(Some(subscription));
         }
         feeds.pop();
