@@ -192,8 +192,10 @@ impl Service {
             "DoGet" => {
                 let Ticket { ticket } = only(&mut body, &mut unframer).await?;
                 let batches = self.batches(&ticket, Method::Get, None, peer).await?;
-                Ok(batches
-                    .map_or_else(|| whole::<FlightData>([]), |batches| Answer::Stream(Box::new(batches))))
+                match batches {
+                    Some(batches) => Ok(Answer::Stream(Box::new(batches))),
+                    None => self.ended(&ticket).await,
+                }
             }
             "DoExchange" => self.exchange(body, unframer, peer).await,
             "DoAction" => {
@@ -319,10 +321,10 @@ impl Service {
             ));
         };
         let batches = self.batches(&descriptor.cmd, Method::Exchange, window, peer).await?;
-        Ok(match batches {
-            Some(batches) => Answer::Stream(Box::new(batches.acknowledged_by(body, unframer))),
-            None => whole::<FlightData>([]),
-        })
+        match batches {
+            Some(batches) => Ok(Answer::Stream(Box::new(batches.acknowledged_by(body, unframer)))),
+            None => self.ended(&descriptor.cmd).await,
+        }
     }
 
     async fn batches(
@@ -335,6 +337,19 @@ impl Service {
         let taking = Taking { method, peer: peer.name, window, hang_up: peer.hang_up };
         let taken = self.take(ticket, taking).await?;
         taken.map(|(subscription, columns, ticket)| Batches::new(subscription, columns, ticket)).transpose()
+    }
+
+    /// The stream of a ticket of which all was taken: its schema, without which pyarrow takes the end for a
+    /// failure.
+    async fn ended(&self, ticket: &[u8]) -> Result<Answer, Status> {
+        let ticket = str::from_utf8(ticket).map_err(|_| invalid(&"a ticket is text, and this is not"))?;
+        let (content, _) = self.registry.key.read(ticket).map_err(|error| invalid(&error))?;
+        let request = content.stream.request;
+        let added = request.columns.clone();
+        let described = self.registry.describe(self.registry.prepare(request).await?).await?;
+        let columns = Columns::of(&described.fields, &added)?;
+        let schema = SchemaMessage::of(columns.schema()).in_stream;
+        Ok(Answer::Whole(Some(schema), Some(Status::trailers(&Ok(())))))
     }
 
     /// The stream of a ticket, or of a request itself, with the columns of its batches and the ticket without

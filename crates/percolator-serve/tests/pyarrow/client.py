@@ -147,7 +147,9 @@ def resumed(task):
         try:
             with connect(task) as client:
                 second = exchange(client, task, stream + first[-1]["metadata"]["ticket"], 1 << 30)
-                return {"first": first, "second": second}
+                ended = flight.Ticket((stream + second[-1]["metadata"]["ticket"]).encode())
+                after = sum(1 for _ in chunks(client.do_get(ended, call(task))))
+                return {"first": first, "second": second, "after": after}
         except flight.FlightUnavailableError:
             # The server may not know yet that the first connection is gone.
             if time.monotonic() - start > HUNG_AFTER:

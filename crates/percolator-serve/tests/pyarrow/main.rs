@@ -183,6 +183,7 @@ fn a_stream_goes_on_where_its_client_acknowledged() {
         let steps: Vec<_> = second.iter().map(|batch| batch["metadata"].clone()).collect();
         assert_eq!((first.len(), second.len()), (acknowledge, due.len() - acknowledge), "{steps:?}");
         check_same(&due, first.iter().chain(second));
+        assert_eq!(seen["after"], 0, "an ended ticket has a stream without batches");
         let numbers = |batches: &[Value]| -> Vec<u64> {
             batches.iter().map(|batch| batch["metadata"]["number"].as_u64().unwrap()).collect()
         };
