@@ -237,14 +237,14 @@ impl Registry {
         if self.is_draining() {
             return Err(draining());
         }
-        if let Some(observer) = &self.observer {
-            observer.started(&feed.name, &feed.handle);
-        }
         feeds.push(Entry { identity: prepared.identity.clone(), feed, clients: Vec::new() });
         self.share_threads(&feeds);
         // Of this feed alone: another one may have come to the step meanwhile, and this one would stay.
         let started = feeds.len() - 1;
         if let Some(subscription) = self.join(&mut feeds[started..], &mut asked) {
+            if let Some(observer) = &self.observer {
+                observer.started(&subscription.feed.name, &subscription.feed.handle);
+            }
             return Ok(Some(subscription));
         }
         feeds.pop();
