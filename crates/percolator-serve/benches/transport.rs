@@ -152,6 +152,19 @@ fn measured(seconds: f64, mut take: impl FnMut() -> anyhow::Result<usize>) -> an
     Ok((bytes, start.elapsed().as_secs_f64()))
 }
 
+/// The seconds that a copy of a GB takes when no cache has it: the least that a socket costs at either end.
+fn copied() -> f64 {
+    let batch = ROWS * PIXELS;
+    let mut memory = vec![1_u8; 8 * batch];
+    let start = Instant::now();
+    for number in 0..64 {
+        let (from, to) = (number % 4 * batch, (4 + number % 4) * batch);
+        memory.copy_within(from..from + batch, to);
+        black_box(&mut memory);
+    }
+    start.elapsed().as_secs_f64() / (64.0 * batch as f64 / 1e9)
+}
+
 fn looked_at(pixels: &[u8]) -> usize {
     black_box((pixels.first(), pixels.last()));
     pixels.len()
@@ -272,7 +285,9 @@ impl Bench {
         let ways = WAYS.into_iter().filter(|way| is_chosen(way) && (has_pyarrow || !is_python(way)));
         let mut rows: Vec<_> = ways.map(|way| Row { way, rounds: Vec::new(), has_failed: false }).collect();
         let load = load()?;
+        let mut copies = Vec::new();
         for _ in 0..self.options.rounds {
+            copies.push(copied());
             for row in rows.iter_mut().filter(|row| !row.has_failed) {
                 match self.round(&row.way) {
                     Ok(found) => row.rounds.push(found),
@@ -285,6 +300,7 @@ impl Bench {
         }
         let Options { seconds, rounds, .. } = self.options;
         println!("{rounds} rounds of {seconds} s each; load {load} before, {} after\n", self::load()?);
+        println!("A copy from memory to memory takes {} s a GB.\n", cell(copies));
         print(&rows);
         Ok(())
     }
