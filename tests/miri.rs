@@ -102,7 +102,7 @@ fn a_tfrecord_file_is_read_in_order_and_by_position() {
 
 #[test]
 fn a_leveldb_is_read_in_order_and_by_position() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb/bloom");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/leveldb/bloom");
     let source = LevelDb::options().access(Access::Read).open(&path).unwrap();
     let (mut cursor, mut due) = (source.cursor().unwrap(), Vec::new());
     while let Some(entry) = cursor.advance().unwrap() {

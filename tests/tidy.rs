@@ -28,7 +28,7 @@ const RETIRED: [&str; 11] = [
 const FORMATS: [&str; 1] = ["\"itinerary\""];
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the repository")
 }
 
 /// All files of this kind that are written by hand.

@@ -10,7 +10,7 @@ use prost::Message as _;
 /// The files are small enough to be embedded in the program, which then runs from any folder.
 macro_rules! file {
     ($name:literal) => {
-        include_bytes!(concat!("../../tests/data/digits/", $name))
+        include_bytes!(concat!("../digits/", $name))
     };
 }
 

@@ -227,7 +227,6 @@ impl Consuming<'_> {
     }
 
     /// One task, which is polled only after it was woken: a wake-up that is missed hangs.
-    #[cfg(feature = "stream")]
     fn streams(&self, feed: &mut Feed, handle: &FeedHandle) -> Vec<Seen> {
         use std::future::poll_fn;
         use std::pin::Pin;
@@ -249,11 +248,6 @@ impl Consuming<'_> {
             Poll::Ready(())
         }));
         turns.end()
-    }
-
-    #[cfg(not(feature = "stream"))]
-    fn streams(&self, feed: &mut Feed, handle: &FeedHandle) -> Vec<Seen> {
-        self.polls(feed, handle)
     }
 }
 

@@ -11,9 +11,7 @@ use std::thread;
 
 use percolator::bad::Quarantined;
 use percolator::example::ExampleFields;
-#[cfg(feature = "stream")]
-use percolator::feed::Building;
-use percolator::feed::FeedHandle;
+use percolator::feed::{Building, FeedHandle};
 use percolator::order::{AutoShardPolicy, Block, JobWorker, Ranks, World};
 use percolator::record::RecordId;
 use percolator::source::{IndexPlace, Source as _};
@@ -330,18 +328,11 @@ impl Phase<'_> {
         Leg { due, lanes, refused: None, snapshot, receipt, budget_bytes }
     }
 
-    #[cfg(feature = "stream")]
     fn build(&self, builder: FeedBuilder) -> Result<Feed, FeedError> {
         match self.run.scenario.consumer {
             Consumer::Streams => crate::common::tasks::block_on(Building::start(builder)),
             _ => builder.build(),
         }
-    }
-
-    #[cfg(not(feature = "stream"))]
-    #[expect(clippy::unused_self, reason = "it builds another way with the feature")]
-    fn build(&self, builder: FeedBuilder) -> Result<Feed, FeedError> {
-        builder.build()
     }
 
     /// What a worker's lanes are due.

@@ -31,16 +31,7 @@ pub fn library_path() -> PathBuf {
             other => other,
         };
         let mut build = Command::new(env!("CARGO"));
-        build.args([
-            "build",
-            "--offline",
-            "--package",
-            "percolator",
-            "--features",
-            "cuda",
-            "--example",
-            "cuda",
-        ]);
+        build.args(["build", "--offline", "--package", "percolator-standin", "--example", "cuda"]);
         build
             .args(["--profile", name, "--target-dir"])
             .arg(profile.parent().unwrap())

@@ -159,9 +159,8 @@ fn a_padded_batch_is_as_large_as_any_other_and_says_what_is_real() {
 #[test]
 fn a_shuffle_of_a_database_is_that_of_its_records_wherever_they_lie() {
     must_end("a shuffled database", || {
-        let data = |name: &str| {
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
-        };
+        let data =
+            |name: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden").join(name);
         let read = |source: std::sync::Arc<dyn Source>| {
             let mut feed =
                 hosts(Feed::builder().source(Shared(source)), 2).batch_size(5).shuffle(Shuffle::Global);
@@ -230,7 +229,7 @@ impl Source for Shared {
 fn a_list_that_begins_further_down_is_read_from_its_first_line() {
     must_end("a list of images", || {
         let folder = tempfile::tempdir().unwrap();
-        let images = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+        let images = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/images");
         let names = ["420.jpg", "422.jpg", "exif_6.jpg", "444_restart_progressive.jpg"];
         let lines: String = (0..).zip(names).map(|(label, name)| format!("{name} {label}\n")).collect();
         let list = folder.path().join("list.txt");

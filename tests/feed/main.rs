@@ -36,6 +36,5 @@ mod refused;
 mod sizing;
 mod spec;
 mod stall;
-#[cfg(feature = "stream")]
 mod stream;
 mod target;

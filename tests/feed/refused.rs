@@ -67,7 +67,7 @@ fn devices_are_read_from_text() {
         match text.parse::<Device>() {
             Ok(device) => assert_eq!(device.name(), "cuda:0"),
             // The device may not exist, or the driver may be missing.
-            Err(error) if cfg!(feature = "cuda-driver") => {
+            Err(error) if cfg!(feature = "cuda") => {
                 let is_known = matches!(&error, DeviceError::NoDriver | DeviceError::NoSuchDevice { .. });
                 assert!(is_known, "{error}");
             }

@@ -14,7 +14,7 @@ use percolator::{
 use crate::common::log::Log;
 
 fn database(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden").join(name)
 }
 
 /// A batch: the epoch and index of each record, and every byte.
@@ -205,7 +205,7 @@ fn devices_are_found_by_their_names() {
 
 /// The data layer of a net in which a field is ignored.
 fn net_layer() -> FeedBuilder {
-    let net = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nets/v0_imagenet.prototxt");
+    let net = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/nets/v0_imagenet.prototxt");
     let net = percolator::Net::open(net).unwrap();
     Feed::layers_of(&net, &percolator::Phase::Train.into()).unwrap().remove(0)
 }
@@ -230,7 +230,6 @@ fn a_place_in_a_job_is_checked_before_anything_is_opened() {
     assert!(matches!(error, FeedError::Config(ConfigError::Replicas { devices: 1, .. })), "{error}");
 }
 
-#[cfg(feature = "serde")]
 #[test]
 fn a_spec_is_written_and_read() {
     let mean = percolator::transform::MeanImage::new(

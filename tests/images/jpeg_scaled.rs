@@ -30,7 +30,7 @@ use crate::common::{arrays, datum, key};
 const MODES: [ColorMode; 3] = [ColorMode::Native, ColorMode::Color, ColorMode::Gray];
 
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
 }
 
 fn read(name: &str) -> Vec<u8> {

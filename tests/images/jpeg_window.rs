@@ -30,7 +30,7 @@ use crate::forge::Numbers;
 const MODES: [ColorMode; 3] = [ColorMode::Native, ColorMode::Color, ColorMode::Gray];
 
 fn files() -> Vec<Vec<u8>> {
-    let folders = ["tests/data/images", "tests/data/photos"];
+    let folders = ["data/images", "data/photos"];
     let folders = folders.map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
     let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -101,7 +101,7 @@ fn a_window_of_a_forged_file_holds_what_the_whole_file_does() {
 
 #[test]
 fn damage_below_the_window_is_an_error() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/images");
     let mut decoder = ImageFileDecoder::new(ColorMode::Native);
     for name in ["444.jpg", "420.jpg", "420_progressive.jpg", "separate_scans.jpg", "grey.jpg"] {
         let whole = std::fs::read(folder.join(name)).unwrap();

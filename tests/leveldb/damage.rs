@@ -56,7 +56,7 @@ impl Database {
     }
 
     fn stated(&self) -> Vec<Stated> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb").join(self.0);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/leveldb").join(self.0);
         let mut paths: Vec<PathBuf> =
             fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
         paths.sort();

@@ -45,7 +45,7 @@ pub(crate) fn refusal(path: &Path) -> LevelDbError {
 }
 
 pub(crate) fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
 }
 
 /// A copy of a database of the tree, to be damaged.

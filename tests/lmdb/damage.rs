@@ -146,7 +146,7 @@ impl Format for Database {
         let values = records.iter().map(|(_, value)| value.clone());
         let keys = records.iter().map(|(key, _)| key.clone());
         let shifted = keys.zip(values.cycle().skip(1)).collect();
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/gray_lmdb/data.mdb");
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden/gray_lmdb/data.mdb");
         [written(renewed), written(shifted), fs::read(golden).unwrap()]
             .into_iter()
             .map(|bytes| vec![Stated::of(DATA, bytes, BARE), self.files[1].clone()])

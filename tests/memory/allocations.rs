@@ -275,7 +275,7 @@ fn files_that_are_decoded_smaller_and_resized_allocate_nothing() {
     must_end("a feed whose allocations are counted", || {
         park_many();
         let folder = tempfile::tempdir().unwrap();
-        let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+        let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/images");
         let names = ["420.jpg", "444_restart_progressive.jpg", "exif_6.jpg", "422.jpg"];
         let records = (0..300).map(|index| {
             let data = Some(std::fs::read(images.join(names[index % names.len()])).unwrap());

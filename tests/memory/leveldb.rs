@@ -67,7 +67,7 @@ const DATABASES: [&str; 16] = [
 ];
 
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
 }
 
 #[derive(Clone, Debug)]

@@ -2,9 +2,8 @@
 //!
 //! Bugs here appear once in a million runs: a consumer that waits for ever, a thread that outlives its
 //! handles, an error that nobody gets, a record dealt twice, a batch delivered half written. So each scenario
-//! runs under thousands of schedules, with `RUSTFLAGS="--cfg shuttle" cargo test -p percolator
-//! --no-default-features --lib --test model`; a schedule in which anything waits for ever fails. The parts
-//! below the reader have their scenarios beside their code.
+//! runs under thousands of schedules, by `.ci/checks model`; a schedule in which anything waits for ever
+//! fails. The parts below the reader have their scenarios beside their code.
 
 #[cfg(not(shuttle))]
 #[test]

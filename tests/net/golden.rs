@@ -20,7 +20,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden").join(name)
 }
 
 fn cases() -> Vec<Value> {

@@ -19,7 +19,7 @@ use serde_json::Value;
 type Steps = Vec<Vec<Vec<u64>>>;
 
 fn golden(kind: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/distribute.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden/distribute.json");
     let mut cases: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let cases: Vec<Value> = serde_json::from_value(cases[kind].take()).unwrap();
     assert!(!cases.is_empty());

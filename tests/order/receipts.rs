@@ -294,7 +294,7 @@ fn all_kinds_of_data_sets_are_proven_and_copies_have_one_digest() {
         let level = |name| LevelDb::open(path(name)).unwrap();
         let list = std::fs::write(path("list.txt"), "420.jpg 1\n422.jpg 2\n420.jpg 3\n");
         list.unwrap();
-        let files = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+        let files = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/images");
         let list = ImageList::open(path("list.txt")).unwrap().relative_to(&files);
         let small = Transform::new().color(ColorMode::Color).resize(8, 8);
         let described = [

@@ -136,7 +136,7 @@ proptest! {
 }
 
 fn golden(name: &str) -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden").join(name)
 }
 
 #[test]

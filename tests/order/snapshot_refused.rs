@@ -168,7 +168,7 @@ fn a_rebuilt_part_of_a_data_set_is_refused() {
 fn a_list_whose_passes_differ_has_no_snapshots() {
     let folder = tempfile::tempdir().unwrap();
     let names = ["420.jpg", "422.jpg"];
-    let images = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+    let images = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/images");
     let list = folder.path().join("list.txt");
     std::fs::write(&list, names.map(|name| format!("{name} 1\n")).concat()).unwrap();
     let list = || ImageList::open(&list).unwrap().relative_to(&images);

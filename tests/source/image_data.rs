@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::common::arrays;
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden").join(name)
 }
 
 /// The PNG files that `png_color_lmdb` holds, and a list of them: names with a space, and their labels.

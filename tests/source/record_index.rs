@@ -53,7 +53,7 @@ fn a_cursor_that_seeks_finds_what_a_plain_pass_finds() {
 
 #[test]
 fn caffes_own_databases_are_indexed() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden");
     let folders: Vec<PathBuf> = fs::read_dir(golden)
         .unwrap()
         .map(|entry| entry.unwrap().path())

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::examples::{batch_of, source, written};
 
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
 }
 
 /// The records of an uncompressed TFRecord file, apart from any source of ours.
@@ -320,7 +320,6 @@ fn a_record_of_another_kind_is_told() {
     assert!(said.contains("the data is a JPEG file, but the record's `encoded` is not set"), "{said}");
 }
 
-#[cfg(feature = "serde")]
 #[test]
 fn examples_are_plain_data() {
     let fields = "a:i64[2],name:bytes=\"\\x00\"".parse().unwrap();

@@ -17,7 +17,7 @@ pub(crate) const COMPRESSIONS: [Compression; 3] = [Compression::Plain, Compressi
 
 /// The folder of what TensorFlow wrote.
 pub(crate) fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tensorflow").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/tensorflow").join(name)
 }
 
 /// TensorFlow's masked checksum, by another library.

@@ -85,7 +85,7 @@ fn what_tensorflow_wrote_is_read() {
 /// The images in the records are those of the LMDB that they were made from.
 #[test]
 fn records_hold_the_bytes_of_the_lmdb_they_were_made_from() {
-    let lmdb = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/jpg_color_lmdb");
+    let lmdb = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden/jpg_color_lmdb");
     let images = walked(&Lmdb::open_without_lock(lmdb).unwrap());
     let records = walked(&TfRecord::open(golden("jpg_color.tfrecord")).unwrap());
     assert_eq!(images.len(), records.len());

@@ -24,7 +24,7 @@ from torch import nn
 
 import percolator
 
-DIGITS = Path(__file__).resolve().parents[3] / "tests" / "data" / "digits"
+DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits"
 SIDE = 8
 
 

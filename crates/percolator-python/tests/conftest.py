@@ -24,6 +24,7 @@ import percolator
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DATA = REPOSITORY / "tests" / "data"
+DIGITS = REPOSITORY / "examples" / "digits"
 
 # Longer than anything here takes on a busy machine: a process that is still there then hangs.
 HANGS_AFTER = 300
@@ -97,9 +98,8 @@ def golden(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The 1,437 digits for training, as Examples."""
-    folder = DATA / "digits"
-    (count, height, width), pixels = read_idx(folder / "train-images-idx3-ubyte")
-    _, labels = read_idx(folder / "train-labels-idx1-ubyte")
+    (count, height, width), pixels = read_idx(DIGITS / "train-images-idx3-ubyte")
+    _, labels = read_idx(DIGITS / "train-labels-idx1-ubyte")
     path = tmp_path_factory.mktemp("digits") / "train.tfrecord"
     size = height * width
     with percolator.TfRecordWriter(path) as out:

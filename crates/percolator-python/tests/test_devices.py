@@ -1,6 +1,6 @@
 """Fields on a GPU, on the stand-in CUDA driver of the repository's tests, whose memory is the host's.
 
-The stand-in is built by `cargo build -p percolator --example cuda`. Without it this is skipped
+The stand-in is built by `cargo build -p percolator-standin --example cuda`. Without it this is skipped
 (STANDIN in conftest.py).
 """
 

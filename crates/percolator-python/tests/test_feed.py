@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 import pytest
-from conftest import FIELDS, read_idx, DATA, run_script, write_numbers
+from conftest import FIELDS, read_idx, DATA, DIGITS, run_script, write_numbers
 
 import percolator
 
@@ -186,13 +186,13 @@ def test_transforms_are_what_their_keywords_say(golden: Path) -> None:
 
 
 def test_raw_images_in_examples(digits: str) -> None:
-    (count, height, width), pixels = read_idx(DATA / "digits" / "train-images-idx3-ubyte")
+    (count, height, width), pixels = read_idx(DIGITS / "train-images-idx3-ubyte")
     image = {"feature": "image", "shape": (1, height, width), "label": "label"}
     running = percolator.Feed(tfrecord=digits, image=image, batch_size=count, once=True, dtype="u8")
     batch = next(iter(running))
     assert batch["data"].shape == (count, 1, height, width)
     assert batch["data"].numpy().tobytes() == pixels
-    assert batch["label"].numpy().tolist() == list(read_idx(DATA / "digits" / "train-labels-idx1-ubyte")[1])
+    assert batch["label"].numpy().tolist() == list(read_idx(DIGITS / "train-labels-idx1-ubyte")[1])
 
 
 def test_statistics_and_memory(numbers: str) -> None:
