@@ -2,6 +2,8 @@
 
 mod client;
 mod columns;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod flight;
 #[doc(hidden)]
 pub mod fuzz;
@@ -13,9 +15,11 @@ mod server;
 mod ticket;
 
 pub use self::client::{
-    Client, ClientBuilder, ClientError, LaneCloser, RemoteArray, RemoteBatch, RemoteFeed, RemoteField,
-    RemoteFieldKind, RemoteLane,
+    Client, ClientBuilder, ClientError, Discover, LaneCloser, RemoteArray, RemoteBatch, RemoteFeed,
+    RemoteField, RemoteFieldKind, RemoteLane,
 };
+#[cfg(feature = "fleet")]
+pub use self::fleet::{Fleet, FleetError, Member};
 pub use self::grpc::{Code, Status};
 pub use self::request::{Column, FeedRequest, NetRequest, RequestError, Share};
 pub use self::server::{

@@ -43,6 +43,24 @@ pub(crate) struct MetadataArgs {
 }
 
 impl MetadataArgs {
+    /// Whether only processes of this machine reach the records.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        self.etcd.is_empty()
+    }
+
+    /// Whether nothing says where they are.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.etcd.is_empty() && self.metadata_folder.is_none()
+    }
+
+    /// Opens the records, or begins them.
+    pub(crate) fn open_or_begin(&self) -> anyhow::Result<Arc<dyn Metadata>> {
+        match &self.metadata_folder {
+            Some(folder) => Ok(Arc::new(FolderMetadata::open(folder)?)),
+            None => self.open(),
+        }
+    }
+
     /// Opens the records, which somebody else has begun.
     pub(crate) fn open(&self) -> anyhow::Result<Arc<dyn Metadata>> {
         if let Some(folder) = &self.metadata_folder {

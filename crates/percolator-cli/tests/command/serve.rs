@@ -6,9 +6,11 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::Arc;
 
 use percolator::Feed;
-use percolator_serve::{Client, FeedRequest, RemoteLane};
+use percolator_cluster::metadata::FolderMetadata;
+use percolator_serve::{Client, Discover as _, FeedRequest, Fleet, RemoteLane};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -217,6 +219,75 @@ fn a_server_is_listed_in_a_terminal_until_a_signal() {
     pty.wait_for("0 clients", drawn);
     pty.signal("INT");
     assert_eq!(pty.end().code(), Some(130));
+}
+
+#[test]
+fn clients_find_the_servers_of_a_fleet_and_one_that_is_killed_is_replaced() {
+    let folder = folder();
+    let words = ["data", "--listen", "127.0.0.1:0", "--json", "--key", "key", "--join", "digits"];
+    let words = [&words[..], &["--metadata-folder", "records"]].concat();
+    let mut servers: Vec<_> = (0..2).map(|_| Running::start(folder.path(), &words)).collect();
+    let records = folder.path().join("records");
+    let fleet = Fleet::new(Arc::new(FolderMetadata::open(&records).unwrap()), "digits").unwrap();
+    let urls = |server: &Running| server.said()["urls"][0].as_str().unwrap().to_owned();
+    let mut all: Vec<_> = servers.iter().map(urls).collect();
+    all.sort();
+    let mut found = fleet.servers().unwrap();
+    found.sort();
+    assert_eq!(found, all);
+    let discover = ["--discover", "digits", "--metadata-folder", records.to_str().unwrap()];
+    let (seen, code, error) = watched(&discover);
+    assert_eq!((code, seen["servers"].as_array().map(Vec::len)), (Some(0), Some(2)), "{error}");
+    assert!(seen["servers"][0]["status"]["feeds"].is_array(), "{seen}");
+
+    let spec = Feed::builder().lmdb("db").batch_size(4).epochs(3).spec().clone();
+    let client = Client::discover(Arc::new(fleet.clone())).connect().unwrap();
+    let mut lane = client.open(&FeedRequest::feed(spec)).unwrap().lane(0).unwrap();
+    let batches = |lane: &mut RemoteLane, most: usize| {
+        lane.take(most).map(|batch| batch.unwrap().get::<f32>("data").unwrap().to_vec()).collect::<Vec<_>>()
+    };
+    let mut seen = batches(&mut lane, 5);
+    let (watching, _, error) = watched(&discover);
+    let is_its = |server: &Value| server["status"]["feeds"].as_array().is_some_and(|feeds| !feeds.is_empty());
+    let its = watching["servers"].as_array().unwrap().iter().find(|server| is_its(server));
+    let its = its.unwrap_or_else(|| panic!("{watching}: {error}"))["url"].clone();
+    // It is killed, without a word to anybody.
+    servers.retain(|server| urls(server) != its);
+    seen.extend(must_end("a lane whose server was killed", move || batches(&mut lane, usize::MAX)));
+    assert_eq!(seen.len(), 12);
+    assert!(seen.chunks(4).all(|epoch| epoch == &seen[..4]));
+    // The other one leaves when it is told to.
+    let last = urls(&servers[0]);
+    assert_eq!(servers.remove(0).stop("-TERM").0, Some(0));
+    assert!(!fleet.servers().unwrap().contains(&last));
+}
+
+#[test]
+fn a_server_joins_a_fleet_only_by_an_address_that_clients_reach() {
+    let folder = folder();
+    for (words, due) in [
+        (&["--key", "k", "--listen", "127.0.0.1:0"][..], "--etcd URL or --metadata-folder"),
+        (&["--metadata-folder", "r", "--listen", "127.0.0.1:0"][..], "one --key"),
+        (&["--key", "k", "--metadata-folder", "r", "--listen", "0.0.0.0:0", "--insecure"][..], "--advertise"),
+        (
+            &["--key", "k", "--metadata-folder", "r", "--listen", "127.0.0.1:0", "--unix", "u"][..],
+            "--advertise",
+        ),
+        (
+            &["--key", "k", "--metadata-folder", "r", "--listen", "127.0.0.1:0", "--advertise", "h"][..],
+            "no scheme",
+        ),
+        // Nobody on another machine reaches these.
+        (&["--key", "k", "--etcd", "http://127.0.0.1:1", "--listen", "127.0.0.1:0"][..], "--advertise"),
+        (&["--key", "k", "--etcd", "http://127.0.0.1:1", "--unix", "u"][..], "--advertise"),
+    ] {
+        let words = [&["data", "--join", "digits"], words].concat();
+        let Output { status, stderr, .. } = percolator(folder.path(), &words).output().unwrap();
+        let said = String::from_utf8(stderr).unwrap();
+        assert!(status.code() == Some(2) && said.contains(due), "{words:?}: {said}");
+    }
+    let said = refused(folder.path(), &["data", "--listen", "127.0.0.1:0", "--advertise", "grpc://h:1"]);
+    assert!(said.contains("--join"), "{said}");
 }
 
 #[test]

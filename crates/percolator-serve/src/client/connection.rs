@@ -1,5 +1,6 @@
 //! Connections to a server: TCP and Unix sockets, with or without TLS.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,8 +43,9 @@ const BEARER: &str = "Bearer ";
 
 /// Makes a client's connections. Each call has one of its own, because on one connection a stream that nobody
 /// reads keeps the others from coming.
-#[derive(Debug)]
 pub(crate) struct Dialer {
+    /// What the server is drawn by: its place in the list that the client was given, or else its address.
+    pub(crate) name: String,
     pub(crate) url: String,
     place: Place,
     /// What requests name as their host.
@@ -60,6 +62,12 @@ enum Place {
     Unix(PathBuf),
     /// A Unix socket at which calls are made over Flight, and lanes are taken in the server's memory.
     Shared(PathBuf),
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Dialer").field(&self.url).finish()
+    }
 }
 
 /// A connection.
@@ -95,6 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 
 impl Dialer {
     pub(crate) fn new(
+        name: String,
         url: String,
         token: Option<&str>,
         authorities: Option<&Path>,
@@ -125,7 +134,7 @@ impl Dialer {
         if let Some(token) = &mut token {
             token.set_sensitive(true);
         }
-        Ok(Dialer { url, place, authority, tls, has_identity: identity.is_some(), token, tasks })
+        Ok(Dialer { name, url, place, authority, tls, has_identity: identity.is_some(), token, tasks })
     }
 
     pub(crate) fn has_tls(&self) -> bool {
@@ -241,6 +250,12 @@ impl Link {
     pub(crate) fn unanswered(&self, error: hyper::Error) -> ClientError {
         self.dialer.unanswered(&self.no_identity, error)
     }
+}
+
+/// Refuses what is no address of a server.
+#[cfg(feature = "fleet")]
+pub(crate) fn check_address(url: &str) -> Result<(), ClientError> {
+    parsed(url).map(drop).map_err(|what| ClientError::Address { url: url.to_owned(), what })
 }
 
 /// Where a server is, what requests name as their host, and whether it has TLS.

@@ -52,6 +52,24 @@ pub enum ClientError {
     /// The system gave no thread.
     #[error("the client's thread cannot be started")]
     Thread(#[source] io::Error),
+    /// Nobody says which servers there are.
+    #[error("cannot find out from {} which servers there are", shown::line(place))]
+    Discover {
+        /// What was asked.
+        place: String,
+        /// Why it does not say.
+        #[source]
+        error: Box<dyn Error + Send + Sync>,
+    },
+    /// There is no server at the moment.
+    #[error(
+        "there is no server in {}: of a fleet, it has those that run `percolator serve --join`",
+        shown::line(place)
+    )]
+    NoServer {
+        /// What was asked.
+        place: String,
+    },
     /// Nobody answers at the address.
     #[error("cannot connect to {}: is a server listening there?", shown::line(url))]
     Connect {

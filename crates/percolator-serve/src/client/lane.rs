@@ -19,6 +19,7 @@ use super::connection::Dialer;
 use super::error::ClientError;
 use super::fields::RemoteColumns;
 use super::receive::{Malformed, MessageReader};
+use super::servers::Draw;
 use super::shared::{self, Saying};
 use super::slot::BodyPool;
 use crate::flight::{DescriptorType, FlightData, FlightDescriptor};
@@ -63,8 +64,9 @@ pub struct RemoteLane {
     stream: Option<Stream>,
     is_over: bool,
     is_closed: Arc<AtomicBool>,
-    /// The number of the server that it is taken from.
-    server: usize,
+    draw: Draw,
+    /// The server that it is taken from.
+    server: Arc<Dialer>,
     /// Dropped after the stream: whoever drops the last of these waits for what streams still send.
     client: Arc<Connected>,
 }
@@ -72,7 +74,7 @@ pub struct RemoteLane {
 impl fmt::Debug for RemoteLane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("RemoteLane");
-        shown.field("url", &self.client.dialer(self.server).url).field("position", &self.position);
+        shown.field("url", &self.server.url).field("position", &self.position);
         shown.field("is_over", &self.is_over).finish_non_exhaustive()
     }
 }
@@ -116,10 +118,9 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    fn begin(client: &Connected, server: usize, ticket: String, pool: &Arc<BodyPool>) -> Self {
+    fn begin(client: &Connected, dialer: Arc<Dialer>, ticket: String, pool: &Arc<BodyPool>) -> Self {
         let window = client.window.get();
         let (to_lane, arrivals) = way(window);
-        let dialer = client.dialer(server).clone();
         let of_stream = dialer.clone();
         let to_server = match dialer.shared() {
             Some(path) => {
@@ -220,11 +221,16 @@ async fn receive(
 }
 
 impl RemoteLane {
-    pub(super) fn new(client: &Arc<Connected>, server: usize, ticket: &str) -> Result<Self, ClientError> {
+    pub(super) fn new(
+        client: &Arc<Connected>,
+        draw: Draw,
+        server: Arc<Dialer>,
+        ticket: &str,
+    ) -> Result<Self, ClientError> {
         let (stream_ticket, position) = divided(ticket).map_err(|what| ClientError::Ticket { what })?;
         let pool = BodyPool::new(client.window.get() + MORE_SLOTS);
         // It begins at once: others may wait for all ranks to be there.
-        let stream = Some(Stream::begin(client, server, ticket.to_owned(), &pool));
+        let stream = Some(Stream::begin(client, server.clone(), ticket.to_owned(), &pool));
         Ok(RemoteLane {
             client: client.clone(),
             stream_ticket: stream_ticket.to_owned(),
@@ -235,6 +241,7 @@ impl RemoteLane {
             stream,
             is_over: false,
             is_closed: Arc::default(),
+            draw,
             server,
         })
     }
@@ -267,10 +274,10 @@ impl RemoteLane {
             return Err(ClientError::Closed);
         }
         let stream = self.stream.take();
-        let mut stream =
-            stream.unwrap_or_else(|| Stream::begin(&self.client, self.server, self.ticket(), &self.pool));
+        let mut stream = stream
+            .unwrap_or_else(|| Stream::begin(&self.client, self.server.clone(), self.ticket(), &self.pool));
         let Some(batch) = stream.batch(&self.is_closed)? else { return Ok(None) };
-        let malformed = |found: &str| self.client.malformed(self.server, found);
+        let malformed = |found| super::malformed(&self.server, found);
         let position = &batch.note().ticket;
         if !position.starts_with('.') || self.stream_ticket.len() + position.len() > TICKET_BYTES_MAX {
             return Err(malformed("a batch without the ticket of what follows"));
@@ -303,12 +310,14 @@ impl RemoteLane {
             let since: &mut Instant = failing_since.get_or_insert_with(Instant::now);
             let left = after.saturating_sub(since.elapsed());
             if left.is_zero() {
-                let (url, error) = (self.client.dialer(self.server).url.clone(), Box::new(error));
+                let (url, error) = (self.server.url.clone(), Box::new(error));
                 return Err(ClientError::GaveUp { url, after, error });
             }
             tracing::warn!(error = %shown::with_sources(&error), "a lane connects again");
             // Once more where it was: the feed that it left may be there.
-            self.server += usize::from(is_again);
+            if is_again {
+                self.server = self.client.servers.after(&self.server, self.draw);
+            }
             let until = Instant::now() + pause.min(left);
             while Instant::now() < until && !self.is_closed.load(Ordering::Relaxed) {
                 thread::sleep(TURN.min(until.saturating_duration_since(Instant::now())));

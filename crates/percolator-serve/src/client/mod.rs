@@ -15,6 +15,7 @@ mod fields;
 mod lane;
 mod receive;
 mod runtime;
+mod servers;
 mod shared;
 mod slot;
 mod whole;
@@ -27,19 +28,22 @@ use std::time::Duration;
 
 use prost::Message;
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
 pub use self::batch::{RemoteArray, RemoteBatch};
 pub use self::error::ClientError;
 pub use self::fields::{RemoteField, RemoteFieldKind};
 pub use self::lane::{LaneCloser, RemoteLane};
+pub use self::servers::Discover;
 
+#[cfg(feature = "fleet")]
+pub(crate) use self::connection::check_address;
 pub(crate) use self::receive::Malformed;
 pub(crate) use self::whole::batches_of;
 
 use self::connection::Dialer;
 use self::fields::RemoteColumns;
 use self::runtime::ClientRuntime;
+use self::servers::{Draw, Servers};
 use crate::flight::{Action, ActionResult, DescriptorType, FlightDescriptor, FlightInfo};
 use crate::grpc;
 use crate::request::FeedRequest;
@@ -75,8 +79,7 @@ pub struct Client(Arc<Connected>);
 
 /// What a client and its lanes share. The last of them that is dropped ends the client's thread.
 struct Connected {
-    /// One for each server. There is at least one.
-    dialers: Vec<Arc<Dialer>>,
+    servers: Servers,
     window: NonZeroUsize,
     give_up_after: Duration,
     runtime: ClientRuntime,
@@ -84,8 +87,7 @@ struct Connected {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let urls: Vec<_> = self.0.dialers.iter().map(|dialer| &dialer.url).collect();
-        f.debug_struct("Client").field("urls", &urls).finish_non_exhaustive()
+        f.debug_struct("Client").field("servers", &self.0.servers).finish_non_exhaustive()
     }
 }
 
@@ -93,7 +95,7 @@ impl fmt::Debug for Client {
 #[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
-    url: String,
+    place: Place,
     token: Option<String>,
     authorities: Option<PathBuf>,
     identity: Option<(PathBuf, PathBuf)>,
@@ -101,13 +103,31 @@ pub struct ClientBuilder {
     give_up_after: Duration,
 }
 
+/// Where the servers are.
+#[derive(Clone, Debug)]
+enum Place {
+    Listed(String),
+    Found(Arc<dyn Discover>),
+}
+
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("ClientBuilder").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
 impl ClientBuilder {
+    fn of(place: Place) -> Self {
+        ClientBuilder {
+            place,
+            token: None,
+            authorities: None,
+            identity: None,
+            window: WINDOW,
+            give_up_after: GIVE_UP_AFTER,
+        }
+    }
+
     /// Says this token to the server.
     pub fn token(self, token: impl Into<String>) -> Self {
         ClientBuilder { token: Some(token.into()), ..self }
@@ -143,14 +163,17 @@ impl ClientBuilder {
     /// [`ClientError`] if it is not, or does not want this client.
     pub fn connect(self) -> Result<Client, ClientError> {
         let runtime = ClientRuntime::start().map_err(ClientError::Thread)?;
-        let ClientBuilder { url, token, authorities, identity, window, give_up_after } = self;
-        let identity = identity.as_ref().map(|(certificate, key)| (&**certificate, &**key));
-        let (token, authorities) = (token.as_deref(), authorities.as_deref());
-        let dialers = url.split(',').map(|url| {
-            Dialer::new(url.trim().to_owned(), token, authorities, identity, runtime.tasks()).map(Arc::new)
-        });
-        let dialers = dialers.collect::<Result<Vec<_>, _>>()?;
-        let client = Client(Arc::new(Connected { dialers, window, give_up_after, runtime }));
+        let ClientBuilder { place, token, authorities, identity, window, give_up_after } = self;
+        let tasks = runtime.tasks();
+        let make = move |name, url| {
+            let identity = identity.as_ref().map(|(certificate, key)| (&**certificate, &**key));
+            Dialer::new(name, url, token.as_deref(), authorities.as_deref(), identity, tasks.clone())
+        };
+        let servers = match place {
+            Place::Listed(urls) => Servers::listed(&urls, make)?,
+            Place::Found(discover) => Servers::found(discover, make)?,
+        };
+        let client = Client(Arc::new(Connected { servers, window, give_up_after, runtime }));
         // TLS and tokens are refused when something is asked for.
         client.status()?;
         Ok(client)
@@ -181,25 +204,26 @@ impl Client {
 
     /// Prepares a client for a server that wants a token, or has TLS: `grpc+tls://HOST:PORT`.
     pub fn builder(url: impl Into<String>) -> ClientBuilder {
-        ClientBuilder {
-            url: url.into(),
-            token: None,
-            authorities: None,
-            identity: None,
-            window: WINDOW,
-            give_up_after: GIVE_UP_AFTER,
-        }
+        ClientBuilder::of(Place::Listed(url.into()))
     }
 
-    /// What the server does at the moment, as JSON; of several, the first one that answers.
+    /// Prepares a client for servers that come and go, such as those of a `Fleet` (with the feature of that
+    /// name). Each feed has an order of all servers that is its own, so that its clients meet at one, and
+    /// feeds spread over all of them. If that server fails, its lanes go on at the next one, each exactly
+    /// where it was.
+    pub fn discover(servers: Arc<dyn Discover>) -> ClientBuilder {
+        ClientBuilder::of(Place::Found(servers))
+    }
+
+    /// What the server does at the moment, as JSON; of several, one that answers.
     ///
     /// # Errors
     ///
     /// [`ClientError`] if it does not answer.
     pub fn status(&self) -> Result<String, ClientError> {
         let action = Action { r#type: "status".to_owned(), ..Action::default() };
-        let (server, ActionResult { body }) = self.ask(0, "DoAction", &action)?;
-        String::from_utf8(body.into()).map_err(|_| self.0.malformed(server, "a status that is no text"))
+        let (server, ActionResult { body }) = self.ask(Draw::any(), "DoAction", &action)?;
+        String::from_utf8(body.into()).map_err(|_| malformed(&server, "a status that is no text"))
     }
 
     /// Asks for a feed. It is started by its first lane.
@@ -210,29 +234,28 @@ impl Client {
     pub fn open(&self, request: &FeedRequest) -> Result<RemoteFeed, ClientError> {
         let (kind, cmd) = (DescriptorType::Cmd.into(), request.to_json()?.into());
         let descriptor = FlightDescriptor { kind, cmd, path: Vec::new() };
-        let first = self.0.first_server(request);
-        let (server, info): (_, FlightInfo) = self.ask(first, "GetFlightInfo", &descriptor)?;
-        let facts: Facts = serde_json::from_slice(&info.app_metadata).map_err(|error| {
-            self.0.malformed(server, &format!("facts about a feed that are none: {error}"))
-        })?;
+        let draw = Draw::of(request);
+        let (server, info): (_, FlightInfo) = self.ask(draw, "GetFlightInfo", &descriptor)?;
+        let facts: Facts = serde_json::from_slice(&info.app_metadata)
+            .map_err(|error| malformed(&server, &format!("facts about a feed that are none: {error}")))?;
         if facts.version != VERSION {
             let found = format!("facts of the version {}, and this client knows {VERSION}", facts.version);
-            return Err(self.0.malformed(server, &found));
+            return Err(malformed(&server, &found));
         }
         let columns = RemoteColumns::of_encapsulated(&info.schema);
-        let columns = columns.map_err(|found| self.0.dialer(server).malformed(found))?;
+        let columns = columns.map_err(|found| server.malformed(found))?;
         let tickets = info.endpoint.into_iter().filter_map(|endpoint| endpoint.ticket);
         let tickets: Result<Vec<_>, _> =
             tickets.map(|ticket| String::from_utf8(ticket.ticket.into())).collect();
-        let tickets = tickets.map_err(|_| self.0.malformed(server, "a ticket that is no text"))?;
+        let tickets = tickets.map_err(|_| malformed(&server, "a ticket that is no text"))?;
         if tickets.len() != facts.ranks {
             let found = format!("{} tickets for {} ranks", tickets.len(), facts.ranks);
-            return Err(self.0.malformed(server, &found));
+            return Err(malformed(&server, &found));
         }
         let fields = columns.fields();
         let Facts { window, memory_bytes, records, .. } = facts;
         let window = window.clamp(1, self.0.window.get());
-        Ok(RemoteFeed { client: self.clone(), server, fields, tickets, window, memory_bytes, records })
+        Ok(RemoteFeed { client: self.clone(), draw, server, fields, tickets, window, memory_bytes, records })
     }
 
     /// Goes on with a ticket: that of a rank, or of a lane that ended anywhere. It connects in the
@@ -244,50 +267,38 @@ impl Client {
     pub fn resume(&self, ticket: &str) -> Result<RemoteLane, ClientError> {
         let stream = ticket::unverified(ticket);
         // A ticket that is none is the lane's to refuse, or the server's.
-        let server = stream.map_or(0, |stream| self.0.first_server(&stream.request));
-        RemoteLane::new(&self.0, server, ticket)
+        let draw = stream.map_or(Draw::any(), |stream| Draw::of(&stream.request));
+        let server = self.0.servers.now(draw).swap_remove(0);
+        RemoteLane::new(&self.0, draw, server, ticket)
     }
 
-    /// Asks for one message, and waits for it: from this server or, if it is not there, from the next one
-    /// that is. Returns which one answered.
+    /// Asks for one message, and waits for it: from the first server or, if it is not there, from the next
+    /// one that is. Returns which one answered.
     fn ask<A: Message + Default>(
         &self,
-        first: usize,
+        draw: Draw,
         method: &'static str,
         message: &impl Message,
-    ) -> Result<(usize, A), ClientError> {
+    ) -> Result<(Arc<Dialer>, A), ClientError> {
         let asked = grpc::framed(message);
-        let mut refused = None;
-        for server in first..first + self.0.dialers.len() {
-            match self.0.runtime.wait(self.0.dialer(server).clone().ask(method, asked.clone())) {
+        let mut failed = None;
+        for server in self.0.servers.now(draw) {
+            match self.0.runtime.wait(server.clone().ask(method, asked.clone())) {
                 Ok(answer) => {
                     let answer = grpc::decoded(answer);
-                    return Ok((server, answer.map_err(|status| self.0.malformed(server, &status.message))?));
+                    let answer = answer.map_err(|status| malformed(&server, &status.message))?;
+                    return Ok((server, answer));
                 }
-                Err(error) if error.may_pass() => refused = refused.or(Some(error)),
+                Err(error) if error.may_pass() => failed = failed.or(Some(error)),
                 Err(error) => return Err(error),
             }
         }
-        Err(refused.unwrap_or_else(|| self.0.dialer(first).cut_off()))
+        Err(failed.expect("a client has a server"))
     }
 }
 
-impl Connected {
-    /// One of the servers. Numbers beyond the last begin again.
-    fn dialer(&self, server: usize) -> &Arc<Dialer> {
-        &self.dialers[server % self.dialers.len()]
-    }
-
-    /// The server that everybody asks first for this feed.
-    fn first_server(&self, request: &FeedRequest) -> usize {
-        // What cannot be written cannot be asked for either.
-        let digest = Sha256::digest(request.of_feed().to_json().unwrap_or_default());
-        usize::from(digest[0]) % self.dialers.len()
-    }
-
-    fn malformed(&self, server: usize, found: &str) -> ClientError {
-        self.dialer(server).malformed(Malformed(found.to_owned()))
-    }
+fn malformed(server: &Dialer, found: &str) -> ClientError {
+    server.malformed(Malformed(found.to_owned()))
 }
 
 /// What a server says about a feed.
@@ -305,8 +316,9 @@ struct Facts {
 #[derive(Clone, Debug)]
 pub struct RemoteFeed {
     client: Client,
+    draw: Draw,
     /// Which server has it.
-    server: usize,
+    server: Arc<Dialer>,
     fields: Vec<RemoteField>,
     tickets: Vec<String>,
     window: usize,
@@ -364,6 +376,6 @@ impl RemoteFeed {
     /// [`ClientError::NoRank`] if there are fewer.
     pub fn lane(&self, rank: usize) -> Result<RemoteLane, ClientError> {
         let ticket = self.tickets.get(rank).ok_or(ClientError::NoRank { rank, ranks: self.ranks() })?;
-        RemoteLane::new(&self.client.0, self.server, ticket)
+        RemoteLane::new(&self.client.0, self.draw, self.server.clone(), ticket)
     }
 }

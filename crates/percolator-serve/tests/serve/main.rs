@@ -4,7 +4,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "it is shared with other tests, which use the rest")]
+#[path = "../../../percolator-cluster/tests/etcd/server.rs"]
+mod etcd;
 mod exactly_once;
+mod fleet;
 mod limits;
 mod many;
 #[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]

@@ -3,18 +3,23 @@
 mod options;
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Instant;
 
-use anyhow::{Context as _, bail};
+use anyhow::{bail, ensure};
 use clap::Args;
 use percolator::feed::FeedHandle;
 use percolator_files::shown;
 use percolator_observe::metrics::{Endpoint, Feeds};
-use percolator_serve::{FeedObserver, Server, ServerBuilder};
+use percolator_serve::{FeedObserver, Fleet, Member, Server, ServerBuilder};
 use serde_json::json;
 
 use super::missing;
+use crate::args::metadata::MetadataArgs;
 use crate::args::with;
 use crate::run::stop::Signals;
 use crate::terminal::out::{stdout, tell};
@@ -31,6 +36,8 @@ pub(crate) struct Serve {
     /// the command line says goes before it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    metadata: MetadataArgs,
     /// Print where the server listens as one JSON object, when it does.
     #[arg(long)]
     json: bool,
@@ -44,16 +51,21 @@ impl Serve {
         };
         let (server, endpoint) = start(&options, root)?;
         let signals = Signals::catch()?;
+        let member = self.join(&options, &server)?;
         self.say(&options, root, &server, endpoint.as_ref())?;
         let (name, _) = signals.wait()?;
-        let within = options.drain();
+        let (within, asked) = (options.drain(), Instant::now());
         tell(&format!("{name}: no new clients; the streams that run end with their tickets"));
+        // If the records do not answer, it is gone from them soon all the same.
+        let (has_left, leaving) = channel::<()>();
+        thread::spawn(move || drop((member, has_left)));
         if !server.drain(within) {
             let seconds = within.as_secs_f64();
             tell(&format!(
                 "some clients had not left after {seconds} s, and were cut off: their tickets hold"
             ));
         }
+        let _ = leaving.recv_timeout(within.saturating_sub(asked.elapsed()));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -68,6 +80,27 @@ impl Serve {
         })
     }
 
+    /// Registers the server, if it is to be found.
+    fn join(&self, options: &Options, server: &Server) -> anyhow::Result<Option<Member>> {
+        let Some(name) = &options.join else {
+            let is_unused = options.advertise.is_none() && self.metadata.is_unused();
+            ensure!(
+                is_unused,
+                "--advertise, --etcd and --metadata-folder are for --join NAME: give that as well"
+            );
+            return Ok(None);
+        };
+        ensure!(
+            options.key.is_some(),
+            "servers of a fleet take each other's tickets: give all of them one --key"
+        );
+        let url = match &options.advertise {
+            Some(url) => url.clone(),
+            None => listened_at(&urls(options, server)?, self.metadata.is_of_this_machine())?,
+        };
+        Ok(Some(Fleet::new(self.metadata.open_or_begin()?, name)?.join(&url)?))
+    }
+
     /// Says where the server listens, once it does.
     fn say(
         &self,
@@ -76,12 +109,10 @@ impl Serve {
         server: &Server,
         endpoint: Option<&Endpoint>,
     ) -> anyhow::Result<()> {
-        let scheme = if options.tls()?.is_some() { "grpc+tls" } else { "grpc" };
-        let unix = options.unix.as_deref().map(std::path::absolute).transpose().context("--unix")?;
+        let unix = options.absolute_unix()?;
         let unix = unix.as_deref().map(Path::to_string_lossy);
         let addresses = server.addresses().iter().map(ToString::to_string).collect::<Vec<_>>();
-        let urls = addresses.iter().map(|address| format!("{scheme}://{address}"));
-        let urls: Vec<_> = urls.chain(unix.iter().map(|path| format!("grpc+unix://{path}"))).collect();
+        let urls = urls(options, server)?;
         let metrics = endpoint.map(|endpoint| format!("http://{}/metrics", endpoint.address()));
         let mut out = stdout();
         if self.json {
@@ -97,6 +128,28 @@ impl Serve {
         }
         writeln!(out)?;
         out.finish()
+    }
+}
+
+/// What clients of this machine connect to.
+fn urls(options: &Options, server: &Server) -> anyhow::Result<Vec<String>> {
+    let scheme = if options.tls()?.is_some() { "grpc+tls" } else { "grpc" };
+    let urls = server.addresses().iter().map(|address| format!("{scheme}://{address}"));
+    let unix = options.absolute_unix()?;
+    let unix = unix.iter().map(|path| format!("grpc+unix://{}", path.to_string_lossy()));
+    Ok(urls.chain(unix).collect())
+}
+
+/// The only address that is listened at, if all who read the records can reach it.
+fn listened_at(urls: &[String], is_of_this_machine: bool) -> anyhow::Result<String> {
+    let address = |url: &str| url.split_once("://").and_then(|(_, rest)| rest.parse::<SocketAddr>().ok());
+    let is_reached = |url: &String| match address(url).map(|address| address.ip().to_canonical()) {
+        Some(ip) => !ip.is_unspecified() && (is_of_this_machine || !ip.is_loopback()),
+        None => is_of_this_machine,
+    };
+    match urls {
+        [url] if is_reached(url) => Ok(url.clone()),
+        _ => bail!("say by --advertise URL how clients reach this server: it listens at {}", urls.join(", ")),
     }
 }
 

@@ -87,6 +87,13 @@ pub(super) struct Options {
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     #[serde(deserialize_with = "length")]
     drain: Option<Duration>,
+    /// Register in the fleet of this name, whose servers have the same data and the same --key: clients that
+    /// know the name find those that are there. --etcd, or --metadata-folder, says where.
+    #[arg(long, value_name = "NAME")]
+    pub(super) join: Option<String>,
+    /// The address to register: what clients connect to [default: the one that is listened at].
+    #[arg(long, value_name = "URL")]
+    pub(super) advertise: Option<String>,
     /// Publish the metrics of all feeds for Prometheus, at http://ADDR/metrics. ADDR is HOST:PORT, a host, or
     /// a port [default: 127.0.0.1:9464]. The server's own are at its own address.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1",
@@ -128,6 +135,8 @@ impl Options {
             join_within: self.join_within.or(file.join_within),
             bandwidth: self.bandwidth.or(file.bandwidth),
             drain: self.drain.or(file.drain),
+            join: self.join.or(file.join),
+            advertise: self.advertise.or(file.advertise),
             metrics: self.metrics.or(file.metrics),
         }
     }
@@ -138,6 +147,11 @@ impl Options {
             ([], None) => vec![(Ipv4Addr::LOCALHOST, addresses::FEEDS_PORT).into()],
             (listen, _) => listen.to_vec(),
         }
+    }
+
+    /// The path of the Unix socket, from the root.
+    pub(super) fn absolute_unix(&self) -> anyhow::Result<Option<PathBuf>> {
+        self.unix.as_deref().map(std::path::absolute).transpose().context("--unix")
     }
 
     /// One of the addresses that other machines may reach.
@@ -305,11 +319,11 @@ mod tests {
         let words = "--root data --listen 0.0.0.0:1 --listen 2 --unix u --key k --token-file t \
                      --tls-certificate c --tls-key ck --tls-clients a --insecure --clients 3 --feeds 4 \
                      --memory 5GiB --threads 6 --window 7 --patience 8s --join-within 2m --bandwidth 10 \
-                     --drain 0.5 --metrics 11";
+                     --drain 0.5 --join j --advertise v --metrics 11";
         let text = "root = 'data'\nlisten = ['0.0.0.0:1', 2]\nunix = 'u'\nkey = 'k'\ntoken_file = 't'\n\
                     tls_certificate = 'c'\ntls_key = 'ck'\ntls_clients = 'a'\ninsecure = true\nclients = 3\n\
                     feeds = 4\nmemory = '5GiB'\nthreads = 6\nwindow = 7\npatience = 8\njoin_within = '2m'\n\
-                    bandwidth = 10\ndrain = 0.5\nmetrics = 11\n";
+                    bandwidth = 10\ndrain = 0.5\njoin = 'j'\nadvertise = 'v'\nmetrics = 11\n";
         let given = given(&words.split_whitespace().collect::<Vec<_>>());
         assert_eq!(format!("{:?}", in_file(text).unwrap()), format!("{given:?}"));
         assert!(!format!("{given:?}").contains("None"), "{given:?}");

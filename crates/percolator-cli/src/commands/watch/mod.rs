@@ -1,5 +1,5 @@
 //! `percolator watch`: draws the feed of another program, by its metrics, or lists the feeds and clients of a
-//! server.
+//! server, or of all servers of a fleet.
 
 mod server;
 
@@ -10,8 +10,10 @@ use clap::Args;
 use percolator_observe::metrics::scrape;
 use percolator_observe::view::{self, Left, Remote};
 use percolator_observe::{Numbers, Sample};
+use percolator_serve::Fleet;
 use serde_json::{Value, json};
 
+use crate::args::metadata::MetadataArgs;
 use crate::run::stop::Signals;
 use crate::terminal::log;
 use crate::terminal::out::stdout;
@@ -21,7 +23,12 @@ use server::ServerArgs;
 pub(crate) struct Watch {
     /// The address of the program's metrics, http://127.0.0.1:9464, or of a server of feeds, whose feeds and
     /// clients are listed: grpc://127.0.0.1:4433.
-    url: String,
+    #[arg(required_unless_present = "discover")]
+    url: Option<String>,
+    /// List all servers of the fleet of this name, instead: those that run with `serve --join NAME`.
+    /// --etcd, or --metadata-folder, says where they are registered.
+    #[arg(long, value_name = "NAME", conflicts_with = "url")]
+    discover: Option<String>,
     /// The feed to draw, if the program has several [default: the first].
     #[arg(long, value_name = "NAME")]
     feed: Option<String>,
@@ -30,21 +37,41 @@ pub(crate) struct Watch {
     json: bool,
     #[command(flatten)]
     server: ServerArgs,
+    #[command(flatten)]
+    metadata: MetadataArgs,
 }
 
 impl Watch {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        if server::is_address(&self.url) {
+        let without_feed = || -> anyhow::Result<()> {
             ensure!(self.feed.is_none(), "--feed is for metrics: of a server, all feeds are listed");
-            return self.server.watch(&self.url, self.json);
+            Ok(())
+        };
+        let url = match (&self.url, &self.discover) {
+            (Some(url), _) => {
+                ensure!(
+                    self.metadata.is_unused(),
+                    "--etcd and --metadata-folder say where --discover NAME finds servers"
+                );
+                url
+            }
+            (None, Some(name)) => {
+                without_feed()?;
+                return self.server.watch_all(&Fleet::new(self.metadata.open()?, name)?, self.json);
+            }
+            (None, None) => unreachable!("one of them is required"),
+        };
+        if server::is_address(url) {
+            without_feed()?;
+            return self.server.watch(url, self.json);
         }
         self.server.check_unused()?;
         if self.json {
-            return self.print().map(|()| ExitCode::SUCCESS);
+            return self.print(url).map(|()| ExitCode::SUCCESS);
         }
         view::check_terminal().map_err(|error| anyhow!("{error}; or print the numbers: --json"))?;
         let signals = Signals::catch_beside_view()?;
-        let mut feed = Remote::attach(&self.url, self.feed.as_deref())?;
+        let mut feed = Remote::attach(url, self.feed.as_deref())?;
         let held = log::hold();
         let left = view::watch(&mut feed, || signals.caught().is_some());
         drop(held);
@@ -54,8 +81,8 @@ impl Watch {
         Ok(signals.caught().map_or(ExitCode::SUCCESS, |(_, code)| ExitCode::from(code)))
     }
 
-    fn print(&self) -> anyhow::Result<()> {
-        let feeds = scrape(&self.url, self.feed.as_deref())?;
+    fn print(&self, url: &str) -> anyhow::Result<()> {
+        let feeds = scrape(url, self.feed.as_deref())?;
         let metrics: Vec<_> = feeds.iter().flat_map(|(feed, numbers)| metrics_of(feed, numbers)).collect();
         stdout().json("percolator.watch/1", &json!({"metrics": metrics}))
     }

@@ -1,5 +1,6 @@
 //! What a server of feeds does, as rows of text.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
@@ -12,8 +13,10 @@ use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use percolator_files::shown;
 use percolator_observe::view;
-use percolator_serve::{Client, ClientBuilder, FeedStatus, Method, ServerStatus, Share};
-use serde_json::{Map, Value};
+use percolator_serve::{
+    Client, ClientBuilder, Discover as _, FeedStatus, Fleet, Method, ServerStatus, Share,
+};
+use serde_json::{Map, Value, json};
 
 use crate::args::with;
 use crate::run::stop::Signals;
@@ -74,27 +77,45 @@ impl ServerArgs {
             let said: Map<String, Value> = serde_json::from_str(&client.status()?).with_context(unknown)?;
             return stdout().json("percolator.watch-server/1", &said).map(|()| ExitCode::SUCCESS);
         }
-        let signals = Signals::catch()?;
-        let _held = log::hold();
         let mut rows = String::new();
-        loop {
-            let missing = match status(&client) {
-                Ok(status) => {
-                    rows = table(&status);
-                    String::new()
-                }
-                // What it said last stays.
-                Err(error) => format!("NO ANSWER: {}\n", printable(&format!("{error:#}"))),
+        draw_until_signal(|| rows_of(url, status(&client), &mut rows))
+    }
+
+    /// The same for all servers of a fleet.
+    pub(super) fn watch_all(&self, fleet: &Fleet, is_json: bool) -> anyhow::Result<ExitCode> {
+        let found = || fleet.servers().map_err(anyhow::Error::from_boxed);
+        if is_json {
+            let status_of = |url: &str| -> anyhow::Result<Value> {
+                serde_json::from_str(&self.connect(url)?.status()?).with_context(unknown)
             };
-            draw(&format!("{}\n{missing}{rows}", printable(url)))?;
-            let next = Instant::now() + INTERVAL;
-            while Instant::now() < next {
-                if let Some((_, code)) = signals.caught() {
-                    return Ok(ExitCode::from(code));
-                }
-                thread::sleep(LOOK);
-            }
+            let of_server = |url: &String| match status_of(url) {
+                Ok(status) => json!({"url": url, "status": status, "error": null}),
+                Err(error) => json!({"url": url, "status": null, "error": format!("{error:#}")}),
+            };
+            let servers: Vec<_> = found()?.iter().map(of_server).collect();
+            return stdout()
+                .json("percolator.watch-fleet/1", &json!({"servers": servers}))
+                .map(|()| ExitCode::SUCCESS);
         }
+        view::check_terminal().map_err(|error| anyhow!("{error}; or print the numbers: --json"))?;
+        let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
+        draw_until_signal(|| {
+            let urls = match found() {
+                Ok(urls) if urls.is_empty() => return format!("there is no server in {}\n", fleet.place()),
+                Ok(urls) => urls,
+                Err(error) => return format!("NO ANSWER: {}\n", printable(&format!("{error:#}"))),
+            };
+            seen.retain(|url, _| urls.contains(url));
+            let of_server = |url: &String| {
+                let Seen { client, rows } = seen.entry(url.clone()).or_default();
+                let connected = match client {
+                    Some(client) => Ok(&*client),
+                    None => self.connect(url).map(|connected| &*client.insert(connected)),
+                };
+                rows_of(url, connected.and_then(status), rows)
+            };
+            urls.iter().map(of_server).collect::<Vec<_>>().join("\n")
+        })
     }
 
     fn connect(&self, url: &str) -> anyhow::Result<Client> {
@@ -113,6 +134,41 @@ impl ServerArgs {
         let token = text.lines().map(str::trim).find(|line| !line.is_empty());
         Ok(Some(token.with_context(|| format!("{}: it has no token", named()))?.to_owned()))
     }
+}
+
+/// What a server says, below its address. Where there is no answer, what it said last stays.
+fn rows_of(url: &str, status: anyhow::Result<ServerStatus>, rows: &mut String) -> String {
+    let missing = match status {
+        Ok(status) => {
+            *rows = table(&status);
+            String::new()
+        }
+        Err(error) => format!("NO ANSWER: {}\n", printable(&format!("{error:#}"))),
+    };
+    format!("{}\n{missing}{rows}", printable(url))
+}
+
+/// Draws what there is, again and again, until a signal comes.
+fn draw_until_signal(mut text: impl FnMut() -> String) -> anyhow::Result<ExitCode> {
+    let signals = Signals::catch()?;
+    let _held = log::hold();
+    loop {
+        draw(&text())?;
+        let next = Instant::now() + INTERVAL;
+        while Instant::now() < next {
+            if let Some((_, code)) = signals.caught() {
+                return Ok(ExitCode::from(code));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+/// A server that was seen before, and what it said last.
+#[derive(Default)]
+struct Seen {
+    client: Option<Client>,
+    rows: String,
 }
 
 fn unknown() -> &'static str {
@@ -217,8 +273,6 @@ fn fitted(text: &str, columns: usize, rows: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn status(feeds: &Value) -> ServerStatus {

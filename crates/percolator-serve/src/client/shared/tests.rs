@@ -44,7 +44,7 @@ impl Fake {
     fn begin() -> Self {
         let runtime = ClientRuntime::start().unwrap();
         let url = "shared:///nowhere".to_owned();
-        let dialer = Dialer::new(url, Some("secret"), None, None, runtime.tasks());
+        let dialer = Dialer::new(String::new(), url, Some("secret"), None, None, runtime.tasks());
         let dialer = Arc::new(dialer.unwrap());
         let (client, server) = StdStream::pair().unwrap();
         client.set_nonblocking(true).unwrap();
