@@ -2,6 +2,9 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::panic::resume_unwind;
+use std::{io, thread};
+
 use miette::Diagnostic as _;
 use percolator_files::shown;
 use prost_reflect::text_format::FormatOptions;
@@ -9,6 +12,10 @@ use prost_reflect::{DynamicMessage, MessageDescriptor};
 
 /// How deep messages may lie in one another. It is protobuf's own limit, and prost's for the binary form.
 const DEPTH_MAX: usize = 100;
+
+/// What prost-reflect's parser may take of the stack for each message inside another: without optimisation it
+/// takes 24 KiB, so that 100 of them are more than a thread usually has.
+const STACK_PER_LEVEL: usize = 128 << 10;
 
 /// Why text is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,11 +43,23 @@ pub(crate) fn parse(of: MessageDescriptor, text: &str) -> Result<DynamicMessage,
         let message = format!("messages lie more than {DEPTH_MAX} deep in one another");
         return Err(TextFault::new(text, at, &message));
     }
-    DynamicMessage::parse_text_format(of, text).map_err(|error| {
+    let parsed = with_stack(DEPTH_MAX * STACK_PER_LEVEL, || DynamicMessage::parse_text_format(of, text));
+    let parsed =
+        parsed.map_err(|error| TextFault::new(text, 0, &format!("no thread can read it: {error}")))?;
+    parsed.map_err(|error| {
         let label = error.labels().and_then(|mut labels| labels.next());
         // Only a text that ends too early has no label.
         let at = label.map_or(text.len(), |label| label.offset());
         TextFault::new(text, at, &error.to_string())
+    })
+}
+
+/// Runs this with a stack of so many bytes, whatever is left of the caller's.
+fn with_stack<T: Send>(bytes: usize, run: impl FnOnce() -> T + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("text".to_owned()).stack_size(bytes);
+        let ran = thread.spawn_scoped(scope, run)?.join();
+        Ok(ran.unwrap_or_else(|panic| resume_unwind(panic)))
     })
 }
 
@@ -171,6 +190,9 @@ mod tests {
         }
         let most = format!("{}{}", "args {".repeat(100), "}".repeat(100));
         assert!(read("FullTypeDef", &most).is_ok());
+        // Also where little is left of the stack.
+        let parsed = with_stack(256 << 10, || parse(descriptor("FullTypeDef"), &most));
+        assert!(parsed.unwrap().is_ok());
         assert!(read("FullTypeDef", &format!("args {{ {most} }}")).is_err());
         // Those in strings and comments are none.
         let braces = "{<".repeat(1000);
