@@ -44,7 +44,7 @@ const BEARER: &str = "Bearer ";
 /// Makes a client's connections. Each call has one of its own, because on one connection a stream that nobody
 /// reads keeps the others from coming.
 pub(crate) struct Dialer {
-    /// What the server is drawn by: its place in the list that the client was given, or else its address.
+    /// What the server's score is made of: its place in the list that the client was given, or its address.
     pub(crate) name: String,
     pub(crate) url: String,
     place: Place,

@@ -63,7 +63,7 @@ pub enum ClientError {
     },
     /// There is no server at the moment.
     #[error(
-        "there is no server in {}: of a fleet, it has those that run `percolator serve --join`",
+        "there is no server in {}: start one, for a fleet by `percolator serve --join NAME`",
         shown::line(place)
     )]
     NoServer {

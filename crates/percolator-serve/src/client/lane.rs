@@ -19,7 +19,7 @@ use super::connection::Dialer;
 use super::error::ClientError;
 use super::fields::RemoteColumns;
 use super::receive::{Malformed, MessageReader};
-use super::servers::Draw;
+use super::servers::FeedDigest;
 use super::shared::{self, Saying};
 use super::slot::BodyPool;
 use crate::flight::{DescriptorType, FlightData, FlightDescriptor};
@@ -64,7 +64,7 @@ pub struct RemoteLane {
     stream: Option<Stream>,
     is_over: bool,
     is_closed: Arc<AtomicBool>,
-    draw: Draw,
+    digest: FeedDigest,
     /// The server that it is taken from.
     server: Arc<Dialer>,
     /// Dropped after the stream: whoever drops the last of these waits for what streams still send.
@@ -84,7 +84,8 @@ impl fmt::Debug for RemoteLane {
 pub struct LaneCloser(Arc<AtomicBool>);
 
 impl LaneCloser {
-    /// Lets the lane end: whoever waits for its next batch gets [`ClientError::Closed`] within a moment.
+    /// Lets the lane end: whoever waits for its next batch gets [`ClientError::Closed`] within a moment, or
+    /// once [`Discover`](crate::Discover) has answered, if the lane is asking for servers.
     pub fn close(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -223,7 +224,7 @@ async fn receive(
 impl RemoteLane {
     pub(super) fn new(
         client: &Arc<Connected>,
-        draw: Draw,
+        digest: FeedDigest,
         server: Arc<Dialer>,
         ticket: &str,
     ) -> Result<Self, ClientError> {
@@ -241,7 +242,7 @@ impl RemoteLane {
             stream,
             is_over: false,
             is_closed: Arc::default(),
-            draw,
+            digest,
             server,
         })
     }
@@ -316,7 +317,7 @@ impl RemoteLane {
             tracing::warn!(error = %shown::with_sources(&error), "a lane connects again");
             // Once more where it was: the feed that it left may be there.
             if is_again {
-                self.server = self.client.servers.after(&self.server, self.draw);
+                self.server = self.client.servers.after(&self.server, self.digest);
             }
             let until = Instant::now() + pause.min(left);
             while Instant::now() < until && !self.is_closed.load(Ordering::Relaxed) {

@@ -43,7 +43,7 @@ pub(crate) use self::whole::batches_of;
 use self::connection::Dialer;
 use self::fields::RemoteColumns;
 use self::runtime::ClientRuntime;
-use self::servers::{Draw, Servers};
+use self::servers::{FeedDigest, Servers};
 use crate::flight::{Action, ActionResult, DescriptorType, FlightDescriptor, FlightInfo};
 use crate::grpc;
 use crate::request::FeedRequest;
@@ -222,7 +222,7 @@ impl Client {
     /// [`ClientError`] if it does not answer.
     pub fn status(&self) -> Result<String, ClientError> {
         let action = Action { r#type: "status".to_owned(), ..Action::default() };
-        let (server, ActionResult { body }) = self.ask(Draw::any(), "DoAction", &action)?;
+        let (server, ActionResult { body }) = self.ask(FeedDigest::any(), "DoAction", &action)?;
         String::from_utf8(body.into()).map_err(|_| malformed(&server, "a status that is no text"))
     }
 
@@ -234,8 +234,8 @@ impl Client {
     pub fn open(&self, request: &FeedRequest) -> Result<RemoteFeed, ClientError> {
         let (kind, cmd) = (DescriptorType::Cmd.into(), request.to_json()?.into());
         let descriptor = FlightDescriptor { kind, cmd, path: Vec::new() };
-        let draw = Draw::of(request);
-        let (server, info): (_, FlightInfo) = self.ask(draw, "GetFlightInfo", &descriptor)?;
+        let digest = FeedDigest::of(request);
+        let (server, info): (_, FlightInfo) = self.ask(digest, "GetFlightInfo", &descriptor)?;
         let facts: Facts = serde_json::from_slice(&info.app_metadata)
             .map_err(|error| malformed(&server, &format!("facts about a feed that are none: {error}")))?;
         if facts.version != VERSION {
@@ -255,11 +255,21 @@ impl Client {
         let fields = columns.fields();
         let Facts { window, memory_bytes, records, .. } = facts;
         let window = window.clamp(1, self.0.window.get());
-        Ok(RemoteFeed { client: self.clone(), draw, server, fields, tickets, window, memory_bytes, records })
+        Ok(RemoteFeed {
+            client: self.clone(),
+            digest,
+            server,
+            fields,
+            tickets,
+            window,
+            memory_bytes,
+            records,
+        })
     }
 
-    /// Goes on with a ticket: that of a rank, or of a lane that ended anywhere. It connects in the
-    /// background; if that fails, the first batch is the error.
+    /// Goes on with a ticket: that of a rank, or of a lane that ended anywhere. Where servers are
+    /// [discovered](Self::discover), it asks which there are. It connects in the background; if that fails,
+    /// the first batch is the error.
     ///
     /// # Errors
     ///
@@ -267,22 +277,22 @@ impl Client {
     pub fn resume(&self, ticket: &str) -> Result<RemoteLane, ClientError> {
         let stream = ticket::unverified(ticket);
         // A ticket that is none is the lane's to refuse, or the server's.
-        let draw = stream.map_or(Draw::any(), |stream| Draw::of(&stream.request));
-        let server = self.0.servers.now(draw).swap_remove(0);
-        RemoteLane::new(&self.0, draw, server, ticket)
+        let digest = stream.map_or(FeedDigest::any(), |stream| FeedDigest::of(&stream.request));
+        let server = self.0.servers.now(digest).swap_remove(0);
+        RemoteLane::new(&self.0, digest, server, ticket)
     }
 
     /// Asks for one message, and waits for it: from the first server or, if it is not there, from the next
     /// one that is. Returns which one answered.
     fn ask<A: Message + Default>(
         &self,
-        draw: Draw,
+        digest: FeedDigest,
         method: &'static str,
         message: &impl Message,
     ) -> Result<(Arc<Dialer>, A), ClientError> {
         let asked = grpc::framed(message);
         let mut failed = None;
-        for server in self.0.servers.now(draw) {
+        for server in self.0.servers.now(digest) {
             match self.0.runtime.wait(server.clone().ask(method, asked.clone())) {
                 Ok(answer) => {
                     let answer = grpc::decoded(answer);
@@ -316,7 +326,7 @@ struct Facts {
 #[derive(Clone, Debug)]
 pub struct RemoteFeed {
     client: Client,
-    draw: Draw,
+    digest: FeedDigest,
     /// Which server has it.
     server: Arc<Dialer>,
     fields: Vec<RemoteField>,
@@ -376,6 +386,6 @@ impl RemoteFeed {
     /// [`ClientError::NoRank`] if there are fewer.
     pub fn lane(&self, rank: usize) -> Result<RemoteLane, ClientError> {
         let ticket = self.tickets.get(rank).ok_or(ClientError::NoRank { rank, ranks: self.ranks() })?;
-        RemoteLane::new(&self.client.0, self.draw, self.server.clone(), ticket)
+        RemoteLane::new(&self.client.0, self.digest, self.server.clone(), ticket)
     }
 }

@@ -47,23 +47,24 @@ struct Known {
     stale: Instant,
 }
 
-/// A feed's draw: its clients all go through the servers in one order, and other feeds in others.
+/// What orders the servers for a feed, by rendezvous hashing: its clients all go through them in one order, and
+/// those of other feeds in others.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Draw([u8; 32]);
+pub(crate) struct FeedDigest([u8; 32]);
 
-impl Draw {
+impl FeedDigest {
     pub(crate) fn of(request: &FeedRequest) -> Self {
         // What cannot be written cannot be asked for either.
-        Draw(Sha256::digest(request.of_feed().to_json().unwrap_or_default()).into())
+        FeedDigest(Sha256::digest(request.of_feed().to_json().unwrap_or_default()).into())
     }
 
     /// For what is of no feed, or of one that nobody knows.
     pub(crate) fn any() -> Self {
-        Draw([0; 32])
+        FeedDigest([0; 32])
     }
 
-    /// A server's lot, of which the least is first. When servers come and go, the others keep their order.
-    fn lot(self, server: &Dialer) -> [u8; 32] {
+    /// A server's score, of which the least is first. When servers come and go, the others keep their order.
+    fn score(self, server: &Dialer) -> [u8; 32] {
         Sha256::new().chain_update(self.0).chain_update(&server.name).finalize().into()
     }
 }
@@ -100,21 +101,21 @@ impl Servers {
     }
 
     /// Those that are there now, in the order in which they are asked; if nobody says it, those from before.
-    pub(crate) fn now(&self, draw: Draw) -> Vec<Arc<Dialer>> {
+    pub(crate) fn now(&self, feed: FeedDigest) -> Vec<Arc<Dialer>> {
         if Instant::now() >= self.known.lock().stale
             && let Err(error) = self.look()
         {
             tracing::warn!(error = %shown::with_sources(&error), "the servers from before are asked");
         }
         let mut servers = self.known.lock().servers.clone();
-        servers.sort_by_cached_key(|server| draw.lot(server));
+        servers.sort_by_cached_key(|server| feed.score(server));
         servers
     }
 
     /// The server that comes after one that failed, whether or not that is still known.
-    pub(crate) fn after(&self, failed: &Dialer, draw: Draw) -> Arc<Dialer> {
-        let servers = self.now(draw);
-        let next = servers.iter().find(|server| draw.lot(server) > draw.lot(failed));
+    pub(crate) fn after(&self, failed: &Dialer, feed: FeedDigest) -> Arc<Dialer> {
+        let servers = self.now(feed);
+        let next = servers.iter().find(|server| feed.score(server) > feed.score(failed));
         next.unwrap_or(&servers[0]).clone()
     }
 
@@ -175,8 +176,8 @@ mod tests {
         }
     }
 
-    fn draws() -> impl Iterator<Item = Draw> {
-        (0..32).map(|number| Draw([number; 32]))
+    fn feeds() -> impl Iterator<Item = FeedDigest> {
+        (0..32).map(|number| FeedDigest([number; 32]))
     }
 
     struct Bench {
@@ -204,8 +205,8 @@ mod tests {
             self.servers().known.lock().stale = Instant::now();
         }
 
-        fn urls(&self, draw: Draw) -> Vec<String> {
-            self.servers().now(draw).iter().map(|server| server.url.clone()).collect()
+        fn urls(&self, feed: FeedDigest) -> Vec<String> {
+            self.servers().now(feed).iter().map(|server| server.url.clone()).collect()
         }
     }
 
@@ -213,23 +214,23 @@ mod tests {
     fn feeds_spread_over_servers_and_keep_their_order_when_some_go() {
         let all = ["grpc://a:1", "grpc://b:1", "grpc://c:1"];
         let bench = Bench::found(&all);
-        let orders: Vec<_> = draws().map(|draw| bench.urls(draw)).collect();
+        let orders: Vec<_> = feeds().map(|feed| bench.urls(feed)).collect();
         let firsts: BTreeSet<_> = orders.iter().map(|order| order[0].clone()).collect();
         assert_eq!(firsts.len(), 3, "{orders:?}");
         bench.say(Some(&["grpc://c:1", "grpc://a:1", "grpc://c:1"]));
-        for (draw, mut order) in draws().zip(orders) {
+        for (feed, mut order) in feeds().zip(orders) {
             order.retain(|url| url != "grpc://b:1");
-            assert_eq!(bench.urls(draw), order);
+            assert_eq!(bench.urls(feed), order);
         }
     }
 
     #[test]
     fn after_a_server_comes_the_next_one_also_if_it_is_gone() {
         let bench = Bench::found(&["grpc://a:1", "grpc://b:1", "grpc://c:1"]);
-        for draw in draws() {
+        for feed in feeds() {
             bench.say(Some(&["grpc://a:1", "grpc://b:1", "grpc://c:1"]));
-            let servers = bench.servers().now(draw);
-            let next = |place: usize| bench.servers().after(&servers[place], draw).url.clone();
+            let servers = bench.servers().now(feed);
+            let next = |place: usize| bench.servers().after(&servers[place], feed).url.clone();
             assert_eq!([next(0), next(1), next(2)], [1, 2, 0].map(|place: usize| servers[place].url.clone()));
             let left = ["grpc://a:1", "grpc://b:1", "grpc://c:1"];
             let left: Vec<_> = left.into_iter().filter(|url| *url != servers[1].url).collect();
@@ -237,8 +238,8 @@ mod tests {
             assert_eq!(next(1), servers[2].url);
         }
         let alone = Bench::found(&["grpc://a:1"]);
-        let server = alone.servers().now(Draw::any()).remove(0);
-        assert!(Arc::ptr_eq(&alone.servers().after(&server, Draw::any()), &server));
+        let server = alone.servers().now(FeedDigest::any()).remove(0);
+        assert!(Arc::ptr_eq(&alone.servers().after(&server, FeedDigest::any()), &server));
     }
 
     #[test]
@@ -246,12 +247,12 @@ mod tests {
         let runtime = ClientRuntime::start().unwrap();
         let make = |name, url| Dialer::new(name, url, None, None, None, runtime.tasks());
         let servers = Servers::listed("grpc://a:1, grpc://a:1,grpc://b:1", make).unwrap();
-        for draw in draws() {
-            let mut server = servers.now(draw).remove(0);
+        for feed in feeds() {
+            let mut server = servers.now(feed).remove(0);
             let mut seen = BTreeSet::new();
             for _ in 0..3 {
                 seen.insert(server.name.clone());
-                server = servers.after(&server, draw);
+                server = servers.after(&server, feed);
             }
             assert_eq!(seen.len(), 3);
         }
@@ -262,13 +263,13 @@ mod tests {
         let bench = Bench::found(&["grpc://a:1"]);
         for said in [None, Some(&[][..]), Some(&["nowhere"][..])] {
             bench.say(said);
-            assert_eq!(bench.urls(Draw::any()), ["grpc://a:1"], "{said:?}");
+            assert_eq!(bench.urls(FeedDigest::any()), ["grpc://a:1"], "{said:?}");
         }
         // It is not asked again at once.
         *bench.said.0.lock() = Some(vec!["grpc://b:1"]);
-        assert_eq!(bench.urls(Draw::any()), ["grpc://a:1"]);
+        assert_eq!(bench.urls(FeedDigest::any()), ["grpc://a:1"]);
         bench.say(Some(&["nowhere", "grpc+tls://c:1", "grpc://b:1"]));
-        assert_eq!(bench.urls(Draw::any()), ["grpc://b:1"]);
+        assert_eq!(bench.urls(FeedDigest::any()), ["grpc://b:1"]);
         let refused = |urls| Bench::found(urls).servers.unwrap_err().to_string();
         assert!(refused(&[]).starts_with("there is no server in a list"));
         assert!(refused(&["nowhere"]).starts_with("nowhere is no address of a server"));

@@ -33,7 +33,7 @@ pub(crate) struct Serve {
     #[command(flatten)]
     options: Options,
     /// Take options from this TOML file as well: its keys are the names of the options, with _ for -. What
-    /// the command line says goes before it.
+    /// the command line says goes before it. --etcd... and --metadata-folder are of the command line alone.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -49,6 +49,7 @@ impl Serve {
         let Some(root) = &options.root else {
             missing("serve", "there is nothing to serve: give ROOT, the folder below which the data lie");
         };
+        self.check_join(&options)?;
         let (server, endpoint) = start(&options, root)?;
         let signals = Signals::catch()?;
         let member = self.join(&options, &server)?;
@@ -80,20 +81,26 @@ impl Serve {
         })
     }
 
-    /// Registers the server, if it is to be found.
-    fn join(&self, options: &Options, server: &Server) -> anyhow::Result<Option<Member>> {
-        let Some(name) = &options.join else {
+    /// Refuses what --join lacks, or what is of no use without it.
+    fn check_join(&self, options: &Options) -> anyhow::Result<()> {
+        if options.join.is_some() {
+            ensure!(
+                options.key.is_some(),
+                "servers of a fleet take each other's tickets: give all of them one --key"
+            );
+        } else {
             let is_unused = options.advertise.is_none() && self.metadata.is_unused();
             ensure!(
                 is_unused,
                 "--advertise, --etcd and --metadata-folder are for --join NAME: give that as well"
             );
-            return Ok(None);
-        };
-        ensure!(
-            options.key.is_some(),
-            "servers of a fleet take each other's tickets: give all of them one --key"
-        );
+        }
+        Ok(())
+    }
+
+    /// Registers the server, if it is to be found.
+    fn join(&self, options: &Options, server: &Server) -> anyhow::Result<Option<Member>> {
+        let Some(name) = &options.join else { return Ok(None) };
         let url = match &options.advertise {
             Some(url) => url.clone(),
             None => listened_at(&urls(options, server)?, self.metadata.is_of_this_machine())?,
