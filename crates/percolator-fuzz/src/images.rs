@@ -7,11 +7,11 @@ use crate::accepted::accepted;
 use crate::memory::{Budget, within};
 use crate::repair;
 
-/// A byte of a JPEG is at most 512 pixels, one of a PNG 8,256 (of one bit), and a pixel takes at most 26
+/// A byte of a JPEG is at most 512 pixels, one of a PNG 8,256 (of one bit), and a pixel takes at most 29
 /// bytes. Besides, a profile of 8 MB may be inflated, and the PNG library has tables.
-pub(crate) const DECODED: Budget = Budget::mebibytes(32, 8_256 * 26);
+pub(crate) const DECODED: Budget = Budget::mebibytes(32, 8_256 * 29);
 
-const COLORS: [ColorMode; 3] = [ColorMode::Native, ColorMode::Color, ColorMode::Gray];
+const COLORS: [ColorMode; 4] = [ColorMode::Native, ColorMode::Color, ColorMode::Gray, ColorMode::Rgb];
 
 /// Images of more pixels are decoded, but not resized and not cut, to save time.
 const PIXELS_MAX: usize = 1 << 16;

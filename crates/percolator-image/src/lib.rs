@@ -4,9 +4,11 @@
 //! headers   format, size, orientation; whether the file is complete   jpeg/, png/, exif.rs
 //! pixels    of a JPEG by our own decoder, only those that are needed   jpeg/
 //!           of a PNG interleaved, by a library                         png/pixels.rs
-//! planes    in the order B, G, R, A, as in raw records                 jpeg/picture.rs, planes.rs, png/
+//! planes    in the order B, G, R, A, as in raw records, or R, G, B      jpeg/picture.rs, planes.rs, png/
 //! turn      as the file's EXIF says                                    turn.rs
 //! resize    as `cv::resize` does                                       resize.rs
+//!
+//! afterwards, as Pillow does: resizes, colours, warps                  resample/, colour/, warp/
 //! ```
 //!
 //! Everything is exact, bit for bit: the channels, the orientation, grey from colour, the resize. A PNG's
@@ -32,15 +34,15 @@
 //!
 //! | of a pixel | progressive JPEG | other JPEG | PNG of 8 bits, native | PNG of 16 bits |
 //! |---|---|---|---|---|
-//! | coefficients | 6 | | | |
-//! | which of them are not zero | 3/8 | | | |
-//! | samples, component by component | 3 | 3 | | |
+//! | coefficients | 8 | | | |
+//! | which of them are not zero | 1/2 | | | |
+//! | samples, component by component | 4 | 4 | | |
 //! | samples, interleaved | | | 4 | 8 |
 //! | planes | 3 | 3 | 4 | 3 |
 //! | planes, turned or resized | 3 | 3 | 4 | 3 |
-//! | together | 15 3/8 | 9 | 12 | 14 |
+//! | together | 18 1/2 | 10 | 12 | 14 |
 //!
-//! A decoder that reads all of these kinds keeps the largest buffer of each line: 25 3/8 in total. A JPEG
+//! A decoder that reads all of these kinds keeps the largest buffer of each line: 28 1/2 in total. A JPEG
 //! that is decoded at a reduced size is counted with all its pixels: the next file of its size may not be a
 //! JPEG, and one that is slightly smaller may need the full size.
 //!
@@ -48,19 +50,23 @@
 //! length is copied; 40 KB of tables and blocks to read a JPEG with; a profile of at most 8 MB while a PNG
 //! with one is read as grey; the few rows in progress; and 28 bytes for each column of a resize.
 
+pub mod colour;
 mod error;
 mod exif;
 mod jpeg;
 mod planes;
 mod png;
+pub mod resample;
 mod resize;
 mod shape;
 pub mod simd;
 mod turn;
+pub mod warp;
 
 pub use error::DecodeError;
 pub use shape::ImageShape;
 
+use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_vec;
 
 use exif::Orientation;
@@ -75,7 +81,7 @@ const ELEMENTS_MAX: usize = i32::MAX as usize;
 
 /// The bytes that a decoder may hold for each pixel of the largest image that it reads or makes: as stored in
 /// the file, or resized, whichever is larger.
-pub const PIXEL_BYTES_MAX: usize = 26;
+pub const PIXEL_BYTES_MAX: usize = 29;
 
 /// The channels that an encoded record is decoded to.
 #[non_exhaustive]
@@ -90,6 +96,10 @@ pub enum ColorMode {
     Color,
     /// Always 1: Caffe's `force_gray`, OpenCV's `IMREAD_GRAYSCALE`. EXIF orientation is applied.
     Gray,
+    /// Always 3, red first: what Pillow's `convert("RGB")` gives, and so torchvision's `ImageFolder`. EXIF
+    /// orientation is not applied. Beside the order of the planes, CMYK differs from [`Color`](Self::Color) by
+    /// up to 2 levels, and grey of 16 bits is cut at 255, as Pillow cuts it.
+    Rgb,
 }
 
 impl ColorMode {
@@ -97,14 +107,17 @@ impl ColorMode {
     fn channels(self, native: usize) -> usize {
         match self {
             ColorMode::Native => native,
-            ColorMode::Color => 3,
+            ColorMode::Color | ColorMode::Rgb => 3,
             ColorMode::Gray => 1,
         }
     }
 
     /// How to turn an image with this EXIF orientation.
     fn turn(self, orientation: Orientation) -> Orientation {
-        if self == ColorMode::Native { Orientation::default() } else { orientation }
+        match self {
+            ColorMode::Native | ColorMode::Rgb => Orientation::default(),
+            ColorMode::Color | ColorMode::Gray => orientation,
+        }
     }
 }
 
@@ -122,7 +135,7 @@ pub struct Window {
 }
 
 /// An image of bytes: channel by channel and row by row. A decoded one has the channels blue, green, red and
-/// alpha, or grey.
+/// alpha, or red, green and blue, or grey: [`ColorMode`] says which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planes<'a> {
     /// Channels, rows and columns, none of them zero.
@@ -461,14 +474,19 @@ impl ImageFileDecoder {
     }
 }
 
-/// Returns the first `len` bytes of a buffer that only grows, and never beyond what was requested. Its
+/// Returns the first `len` elements of a buffer that only grows, and never beyond what was requested. Its
 /// content may be lost.
-fn room(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], DecodeError> {
+///
+/// # Errors
+///
+/// [`DecodeError::Memory`] if there is no memory for it.
+pub fn room<T: Zeroable>(buffer: &mut Vec<T>, len: usize) -> Result<&mut [T], DecodeError> {
     if buffer.len() < len {
         // The old buffer is freed before the new one is allocated.
         drop(std::mem::take(buffer));
         // Where a window is decoded, what it leaves out stays untouched, and takes no memory.
-        *buffer = try_zeroed_vec(len).map_err(|()| DecodeError::Memory { bytes: len })?;
+        let bytes = len.saturating_mul(size_of::<T>());
+        *buffer = try_zeroed_vec(len).map_err(|()| DecodeError::Memory { bytes })?;
     }
     Ok(&mut buffer[..len])
 }

@@ -104,6 +104,32 @@ fn v4<K: Kernel>(kernel: K) -> K::Output {
     kernel.run()
 }
 
+/// The bytes of both, in turns. The compiler does not find these instructions by itself.
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+#[inline(always)]
+pub(crate) fn interleaved(one: [u8; 16], other: [u8; 16]) -> [[u8; 16]; 2] {
+    use std::arch::x86_64::{__m128i, _mm_unpackhi_epi8, _mm_unpacklo_epi8};
+
+    let [one, other]: [__m128i; 2] = [bytemuck::cast(one), bytemuck::cast(other)];
+    // SAFETY: it takes SSE2, for which all of this program is compiled: see `cfg`.
+    let low = unsafe { _mm_unpacklo_epi8(one, other) };
+    // SAFETY: as above.
+    let high = unsafe { _mm_unpackhi_epi8(one, other) };
+    [bytemuck::cast(low), bytemuck::cast(high)]
+}
+
+/// The bytes of both, in turns.
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+#[inline(always)]
+pub(crate) fn interleaved(one: [u8; 16], other: [u8; 16]) -> [[u8; 16]; 2] {
+    let mut both = [[0; 16]; 2];
+    for (at, (one, other)) in one.into_iter().zip(other).enumerate() {
+        both[at / 8][2 * (at % 8)] = one;
+        both[at / 8][2 * (at % 8) + 1] = other;
+    }
+    both
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,9 @@ use crate::DecodeError;
 /// The longest side that libjpeg reads, in pixels.
 const SIDE_MAX: usize = 65_500;
 
+/// The most components of an image: those of CMYK.
+pub(super) const COMPONENTS_MAX: usize = 4;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Component {
     pub(super) id: u8,
@@ -18,12 +21,12 @@ pub(super) struct Component {
     pub(super) side: usize,
 }
 
-/// A frame with 1 or 3 components of 8 bits, each side at least 1.
+/// A frame with 1, 3 or 4 components of 8 bits, each side at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) height: usize,
     pub(super) width: usize,
-    components: [Component; 3],
+    components: [Component; COMPONENTS_MAX],
     count: usize,
     /// The largest sampling factors.
     pub(super) across: usize,
@@ -55,13 +58,12 @@ impl Frame {
             return Err(damaged(offset, format!("a frame of {count} components in {} bytes", segment.len())));
         }
         let progressive = code == 0xc2;
-        let (components, side) = ([Component::default(); 3], SIDE);
+        let (components, side) = ([Component::default(); COMPONENTS_MAX], SIDE);
         let mut frame = Self { height, width, components, count: 0, across: 1, down: 1, progressive, side };
-        if count != 1 && count != 3 {
-            let kind = if count == 4 { " (CMYK)" } else { "" };
+        if ![1, 3, 4].contains(&count) {
             return Err(unsupported(
-                format!("{count} components{kind}"),
-                "grey and colour, 1 or 3 components",
+                format!("{count} components"),
+                "grey, colour and CMYK: 1, 3 or 4 components",
             ));
         }
         for (component, &[id, factors, quantizer]) in frame.components.iter_mut().zip(triples) {

@@ -5,7 +5,7 @@
 //! codes      to coefficients, block by block or scan by scan        reader, sequential, progressive
 //!            from bits, by tables                                   bits, huffman, tables
 //! samples    of each component, those that the window needs         part, idct, reduced, picture
-//! pixels     upsampled, in their colours                            upsample, ycc, picture
+//! pixels     upsampled, in their colours                            upsample, ycc, inks, picture
 //! ```
 //!
 //! One pass over the file does it all. A file that is not progressive has its blocks whole: those that the
@@ -27,8 +27,7 @@
 //! - stray bytes after the codes of a scan. They are allowed before the end marker, where many cameras leave
 //!   some, and between two segments, as in libjpeg;
 //! - a second scan of a component, if the frame is neither progressive nor complete with its first scan;
-//! - CMYK, 12 bits, arithmetic coding, lossless: OpenCV reads the first, and refuses or may refuse the
-//!   others.
+//! - 12 bits, arithmetic coding, lossless, which OpenCV refuses or may refuse.
 //!
 //! Anything may follow the end marker. Damage that leaves the right number of codes is not detectable.
 
@@ -36,6 +35,7 @@ mod bits;
 mod frame;
 mod huffman;
 mod idct;
+mod inks;
 mod part;
 mod picture;
 mod progressive;
@@ -71,7 +71,7 @@ const SCANS_MAX: usize = 100;
 
 const FORMAT: &str = "JPEG";
 
-/// The colour space of three components.
+/// The colour space of three components, or of the first three of four, which are then inks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Colors {
     Ycc,
@@ -97,7 +97,7 @@ impl Head {
     }
 
     fn contents(&self, file: &[u8], color: ColorMode) -> Result<Contents, DecodeError> {
-        let channels = color.channels(self.frame.components().len());
+        let channels = color.channels(self.frame.components().len().min(3));
         let whole = ImageShape { channels, height: self.frame.height, width: self.frame.width };
         let wanted = (whole.height.saturating_mul(whole.width)).div_ceil(PIXELS_PER_BYTE_MAX);
         if wanted > file.len() {
@@ -147,7 +147,8 @@ impl Jpeg {
         walk.scans(frame, reader, data)?;
         reader.finish(frame);
         let out = room(planes, elements(shape))?;
-        InstructionSet::widest().run(Write { planes: &reader.planes, rows, mixing, shape, window, out });
+        let (planes, is_rgb) = (&reader.planes, wanted.color == ColorMode::Rgb);
+        InstructionSet::widest().run(Write { planes, rows, mixing, is_rgb, shape, window, out });
         Ok(contents)
     }
 }

@@ -1,8 +1,9 @@
 //! A JPEG's samples, component by component, and the image's planes made from them.
 
 use super::Colors;
-use super::frame::Frame;
+use super::frame::{COMPONENTS_MAX, Frame};
 use super::idct::{self, SIDE};
+use super::inks;
 use super::part::{Axis, Part, axes};
 use super::quantize::Block;
 use super::reduced;
@@ -46,7 +47,7 @@ impl Default for Plane {
 
 /// The samples of an image. Keeps its buffers.
 #[derive(Debug, Default)]
-pub(super) struct Planes(pub(super) [Plane; 3]);
+pub(super) struct Planes(pub(super) [Plane; COMPONENTS_MAX]);
 
 impl Planes {
     /// Makes room for what a window of the image needs, from the first `needed` components.
@@ -79,11 +80,17 @@ pub(super) enum Mixing {
     Rgb,
     /// Grey from R, G, B.
     GreyOfRgb,
+    /// B, G, R, or grey, from C, M, Y, K, which are stored inverted.
+    Cmyk,
+    /// The same from Y, Cb, Cr, K: the first three are those of R, G, B, each the inverse of a stored ink.
+    Ycck,
 }
 
 impl Mixing {
     pub(super) fn new(components: usize, colors: Colors, channels: usize) -> Self {
         match (components, colors, channels) {
+            (4, Colors::Rgb, _) => Mixing::Cmyk,
+            (4, Colors::Ycc, _) => Mixing::Ycck,
             (1, ..) | (_, Colors::Ycc, 1) => Mixing::Grey,
             (_, Colors::Ycc, _) => Mixing::Ycc,
             (_, Colors::Rgb, 1) => Mixing::GreyOfRgb,
@@ -93,19 +100,25 @@ impl Mixing {
 
     /// The number of components that are needed.
     pub(super) fn components(self) -> usize {
-        if self == Mixing::Grey { 1 } else { 3 }
+        match self {
+            Mixing::Grey => 1,
+            Mixing::Ycc | Mixing::Rgb | Mixing::GreyOfRgb => 3,
+            Mixing::Cmyk | Mixing::Ycck => 4,
+        }
     }
 }
 
 /// Rows of pixels of the components. The buffers are kept.
 #[derive(Debug, Default)]
-pub(super) struct Rows([Row; 3]);
+pub(super) struct Rows([Row; COMPONENTS_MAX]);
 
 /// Writes a window of an image to its planes, and nothing outside it.
 pub(super) struct Write<'a> {
     pub(super) planes: &'a Planes,
     pub(super) rows: &'a mut Rows,
     pub(super) mixing: Mixing,
+    /// Whether the planes are R, G, B, and inks are mixed as Pillow does it.
+    pub(super) is_rgb: bool,
     pub(super) shape: ImageShape,
     pub(super) window: Window,
     pub(super) out: &'a mut [u8],
@@ -116,13 +129,13 @@ impl Kernel for Write<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let Self { planes, rows, mixing, shape, window, out } = self;
+        let Self { planes, rows, mixing, is_rgb, shape, window, out } = self;
         let samples = |at: usize| {
             let Plane { samples, part, axes: [down, across], .. } = &planes.0[at];
             Samples { samples, part, down: *down, across: *across }
         };
-        let samples = [samples(0), samples(1), samples(2)];
-        let Rows([row0, row1, row2]) = rows;
+        let samples = [samples(0), samples(1), samples(2), samples(3)];
+        let Rows([row0, row1, row2, row3]) = rows;
         let pixels = shape.height * shape.width;
         let (out0, rest) = out.split_at_mut(pixels);
         let (out1, out2) = rest.split_at_mut(if shape.channels == 3 { pixels } else { 0 });
@@ -145,7 +158,24 @@ impl Kernel for Write<'_> {
                 ycc::to_grey(components, grey);
                 continue;
             }
-            let bgr = [grey, &mut out1[place.clone()], &mut out2[place]];
+            if matches!(mixing, Mixing::Cmyk | Mixing::Ycck) {
+                let black = samples[3].pixels(y, left, width, row3);
+                let is_ycc = mixing == Mixing::Ycck;
+                if shape.channels == 1 {
+                    inks::to_grey(components, black, is_ycc, grey);
+                    continue;
+                }
+                let mut bgr = [grey, &mut out1[place.clone()], &mut out2[place]];
+                if is_rgb {
+                    bgr.reverse();
+                }
+                inks::to_bgr(components, black, is_ycc, is_rgb, bgr);
+                continue;
+            }
+            let mut bgr = [grey, &mut out1[place.clone()], &mut out2[place]];
+            if is_rgb {
+                bgr.reverse();
+            }
             if mixing == Mixing::Ycc {
                 ycc::to_bgr(components, bgr);
             } else {

@@ -14,7 +14,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "coefficients are of 16 bits, and wrap as libjpeg's do")]
 
 use super::bits::Bits;
-use super::frame::Frame;
+use super::frame::{COMPONENTS_MAX, Frame};
 use super::huffman::{Fault, Table};
 use super::picture::Planes;
 use super::quantize::{Block, ZIGZAG};
@@ -31,7 +31,7 @@ pub(super) struct Coefficients {
     coded: Vec<u64>,
     /// Where each component's blocks start. They are in the order in which a scan of that component alone
     /// reads them.
-    starts: [usize; 3],
+    starts: [usize; COMPONENTS_MAX],
 }
 
 impl Coefficients {
@@ -131,7 +131,7 @@ impl Interval<'_> {
     #[inline(always)]
     fn read_dc(&mut self) -> Result<(), Fault> {
         let [_, units_across] = self.scan.units(self.frame);
-        let (mut values, low) = ([0i32; 3], self.scan.low);
+        let (mut values, low) = ([0i32; COMPONENTS_MAX], self.scan.low);
         for unit in self.first..self.first + self.units {
             let (row, column) = (unit / units_across, unit % units_across);
             for (member, value) in self.scan.members().iter().zip(&mut values) {

@@ -1,7 +1,7 @@
 //! Decodes the data of a JPEG's scans to samples.
 
 use super::bits::Bits;
-use super::frame::Frame;
+use super::frame::{COMPONENTS_MAX, Frame};
 use super::huffman::{Fault, Meaning, Specs};
 use super::picture::Planes;
 use super::progressive::{self, Coefficients};
@@ -21,7 +21,7 @@ pub(super) struct Reader {
     dc: Tables,
     ac: Tables,
     /// Which components have had a scan.
-    seen: [bool; 3],
+    seen: [bool; COMPONENTS_MAX],
     /// Whether one scan has contained all components.
     is_complete: bool,
     /// Whether this scan's samples are needed.
@@ -39,7 +39,7 @@ impl Reader {
         components: usize,
     ) -> Result<(), DecodeError> {
         self.planes.start(frame, window, components)?;
-        (self.seen, self.is_complete) = ([false; 3], false);
+        (self.seen, self.is_complete) = ([false; COMPONENTS_MAX], false);
         if frame.progressive { self.coefficients.start(frame) } else { Ok(()) }
     }
 

@@ -3,7 +3,7 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use super::damaged;
-use super::frame::{Component, Frame, unsupported};
+use super::frame::{COMPONENTS_MAX, Component, Frame, unsupported};
 use crate::DecodeError;
 
 /// The number of coefficients in a block.
@@ -26,7 +26,7 @@ pub(super) struct Member {
 /// A scan's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scan {
-    members: [Member; 3],
+    members: [Member; COMPONENTS_MAX],
     count: usize,
     /// The coefficients it contains, in zigzag order. All of them if the frame is not progressive.
     pub(super) first: usize,
@@ -49,7 +49,7 @@ impl Scan {
         };
         let (first, last, high, low) = (usize::from(first), usize::from(last), bits >> 4, bits & 15);
         let high = (high > 0).then_some(high);
-        let mut scan = Self { members: [Member::default(); 3], count, first, last, high, low };
+        let mut scan = Self { members: [Member::default(); COMPONENTS_MAX], count, first, last, high, low };
         for (at, &[id, tables]) in ids.iter().enumerate() {
             let component = frame.components().iter().position(|component| component.id == id);
             let known = scan.members().iter().take(at).any(|member| Some(member.component) == component);
@@ -125,12 +125,12 @@ impl Scan {
 /// The progress of the scans: for each coefficient of each component, the lowest bit read so far.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
-    lowest: [[Option<u8>; COEFFICIENTS]; 3],
+    lowest: [[Option<u8>; COEFFICIENTS]; COMPONENTS_MAX],
 }
 
 impl Progress {
     pub(super) fn new() -> Self {
-        Self { lowest: [[None; COEFFICIENTS]; 3] }
+        Self { lowest: [[None; COEFFICIENTS]; COMPONENTS_MAX] }
     }
 
     /// Adds a scan, whose header is at `offset`. Fails if it does not continue the scans before it.
@@ -167,7 +167,7 @@ mod tests {
     /// The AC coefficients of the only component, or its DC coefficient.
     fn scan(is_ac: bool, high: Option<u8>, low: u8) -> Scan {
         let (first, last) = if is_ac { (1, COEFFICIENTS - 1) } else { (0, 0) };
-        Scan { members: [Member::default(); 3], count: 1, first, last, high, low }
+        Scan { members: [Member::default(); COMPONENTS_MAX], count: 1, first, last, high, low }
     }
 
     /// libjpeg leaves a bit that is set already as it is when it refines.

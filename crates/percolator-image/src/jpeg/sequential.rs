@@ -12,7 +12,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "coefficients are of 16 bits, and wrap as libjpeg's do")]
 
 use super::bits::Bits;
-use super::frame::Frame;
+use super::frame::{COMPONENTS_MAX, Frame};
 use super::huffman::{END, Fault, Table};
 use super::picture::Planes;
 use super::quantize::{Block, ZIGZAG};
@@ -91,7 +91,7 @@ impl<'a> Kernel for Interval<'a> {
 
     #[inline(always)]
     fn run(mut self) -> Self::Output {
-        let mut members = [None; 3];
+        let mut members = [None; COMPONENTS_MAX];
         for (slot, member) in members.iter_mut().zip(self.scan.members()) {
             let blocks = self.scan.blocks_of(&self.frame.components()[member.component]);
             let (dc, ac) = (self.dc.get(member.dc)?, self.ac.get(member.ac)?);
@@ -121,7 +121,7 @@ impl Interval<'_> {
     #[inline(always)]
     fn unit(
         &mut self,
-        members: &mut [Option<Member<'_>>; 3],
+        members: &mut [Option<Member<'_>>; COMPONENTS_MAX],
         row: usize,
         column: usize,
     ) -> Result<(), Fault> {

@@ -83,7 +83,11 @@ impl<'a> Walk<'a> {
         }
         let frame: Frame = frame.ok_or_else(|| damaged(self.at, "a scan, before any frame"))?;
         let adobe_rgb = adobe.map(|transform| transform == 0);
-        let rgb = !jfif && adobe_rgb.unwrap_or_else(|| frame.is_named_rgb());
+        let rgb = match frame.components().len() {
+            // Inks, of which only Adobe's marker says that they were converted.
+            4 => adobe_rgb.unwrap_or(true),
+            _ => !jfif && adobe_rgb.unwrap_or_else(|| frame.is_named_rgb()),
+        };
         let colors = if rgb { Colors::Rgb } else { Colors::Ycc };
         let orientation = exif.map_or_else(Orientation::default, exif::orientation);
         Ok(Head { frame, colors, orientation })

@@ -9,7 +9,8 @@
 //!
 //! A transparent grey does not count as transparency. Unwanted alpha is dropped, not blended. Gamma plays no
 //! part except in grey from colour: libpng computes it in linear light if the file gives its gamma, or has a
-//! profile that is known to be sRGB.
+//! profile that is known to be sRGB. Rgb is Color in the other order, but grey of 16 bits is cut at 255, as
+//! Pillow cuts it, where Color takes the upper byte.
 
 mod chroma;
 mod chunks;

@@ -38,7 +38,11 @@ pub(crate) fn read(
     };
     let samples = samples?;
     let interleaved = &interleaved[..head.height * head.width * samples.step()];
-    separate(&head, samples, interleaved, shape, room(planes, elements(shape))?)?;
+    let planes = room(planes, elements(shape))?;
+    separate(&head, samples, interleaved, shape, planes)?;
+    if wanted.color == ColorMode::Rgb {
+        to_pillows(&head, samples, interleaved, planes);
+    }
     Ok(contents)
 }
 
@@ -92,6 +96,22 @@ fn of_library(error: DecodingError) -> DecodeError {
     let words = WORDS.iter().find(|(part, _)| message.contains(part));
     let message = words.map_or("its pixels cannot be read", |&(_, words)| words).to_owned();
     DecodeError::Library { format: FORMAT, message }
+}
+
+/// Turns the planes of [`separate`] into Pillow's.
+fn to_pillows(head: &Head, samples: Samples, interleaved: &[u8], planes: &mut [u8]) {
+    let pixels = head.height * head.width;
+    if samples.count > 2 {
+        let (blue, rest) = planes.split_at_mut(pixels);
+        blue.swap_with_slice(&mut rest[pixels..]);
+    } else if samples.step() == 2 && samples.count == 1 {
+        // Pillow reads grey of 16 bits as numbers, and cuts them.
+        for plane in planes.chunks_exact_mut(pixels) {
+            for (level, sample) in plane.iter_mut().zip(interleaved.as_chunks::<2>().0) {
+                *level = u16::from_be_bytes(*sample).min(255) as u8;
+            }
+        }
+    }
 }
 
 fn separate(

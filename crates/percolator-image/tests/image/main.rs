@@ -7,13 +7,16 @@
     reason = "a test that cannot continue has failed"
 )]
 
+mod colour;
 mod decode;
 mod forge;
 mod giant;
 mod jpeg_progressive;
 #[cfg(feature = "turbojpeg")]
 mod jpeg_twin;
+mod pillow;
 #[allow(dead_code, reason = "shared by tests, each of which uses a part of it")]
 #[path = "../../../../tests/common/process.rs"]
 mod process;
 mod variants;
+mod warp;
