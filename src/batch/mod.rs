@@ -27,7 +27,6 @@ pub(crate) mod fault;
 pub(crate) mod field;
 mod layout;
 pub(crate) mod memory;
-pub(crate) mod random;
 mod row;
 
 use std::cell::UnsafeCell;
@@ -43,6 +42,7 @@ use crate::record::RecordId;
 use crate::transform::{Cut, Draw};
 
 pub use crate::base::shape::{AXES_MAX, BatchShape, Dtype, Element, Extents, ImageShape, Layout};
+pub use crate::record::random::RecordRandom;
 pub use fault::{RecordCause, RecordError};
 pub use field::{FIELDS_MAX, Field, FieldError, FieldKey, FieldKind, FieldsError, Pad};
 #[cfg(feature = "cuda-driver")]
@@ -51,7 +51,6 @@ use layout::Count;
 pub(crate) use layout::{Array, LayoutError, Part};
 pub use layout::{BatchLayout, Capacity};
 pub use memory::{HostMemory, PageMemory};
-pub use random::RecordRandom;
 pub use row::Row;
 use row::{Memory, RowParts, part};
 

@@ -9,9 +9,9 @@ use bytemuck::Pod;
 use super::layout::{BatchLayout, Count, Place};
 use crate::base::shape::{Dtype, Element};
 use crate::batch::field::{self, Field, FieldError, FieldKey, FieldKind};
-use crate::batch::random::RecordRandom;
 use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
+use crate::record::random::RecordRandom;
 use crate::transform::{Cut, Draw};
 
 /// One record's places in all fields of its batch. A decoder writes every field once.

@@ -9,7 +9,7 @@ use crate::batch::fault::RecordCause;
 use crate::batch::field::Field;
 use crate::source::Files;
 use crate::source::Record;
-use crate::transform::{Cutter, Draw, Scratch, Transformer};
+use crate::transform::{Chain, ChainScratch, Cutter, Draw, Scratch, TransformError, Transformer};
 use percolator_image::{DecodeError, Decoder, ImageFileDecoder, PIXEL_BYTES_MAX, Planes};
 use percolator_messages::{Datum, Floats, Image, Pixels, Value};
 
@@ -64,6 +64,7 @@ pub(crate) enum TargetValue {
 #[derive(Debug)]
 pub(crate) struct Tools {
     decoder: Decoder,
+    chain: ChainScratch,
     scratch: Scratch,
     /// Where the features of a record are, if records are Examples.
     found: Option<Found>,
@@ -87,7 +88,9 @@ impl ToolBytes {
         } else {
             0
         };
-        Ok(ToolBytes { decoder, scratch: elements.saturating_mul(size_of::<f32>()) })
+        let chain = transformer.chain().map_or(0, |chain| chain.scratch_bytes(input));
+        let scratch = elements.saturating_mul(size_of::<f32>());
+        Ok(ToolBytes { decoder: decoder.saturating_add(chain), scratch })
     }
 
     fn max(self, other: Self) -> Self {
@@ -154,7 +157,8 @@ impl RecordDecoder for ImageDecoder {
 
     fn scratch(&self, setup: WorkerSetup) -> Tools {
         let scratch = if setup.is_past_caches { Scratch::past_caches() } else { Scratch::default() };
-        Tools { decoder: Decoder::default(), scratch, found: self.front.as_ref().map(ExampleFront::scratch) }
+        let (decoder, chain) = (Decoder::default(), ChainScratch::default());
+        Tools { decoder, chain, scratch, found: self.front.as_ref().map(ExampleFront::scratch) }
     }
 
     #[inline]
@@ -232,10 +236,14 @@ impl ImageDecoder {
     fn write(&self, record: &Record<'_>, row: &mut Row<'_>, tools: &mut Tools) -> Result<(), RecordCause> {
         let draw = row.draw();
         let datum = self.datum(record.value, &mut tools.found)?;
-        let Tools { decoder, scratch, found } = tools;
+        let Tools { decoder, chain: of_chain, scratch, found } = tools;
         if let (Some(front), Some(found)) = (&self.front, found) {
             let first = self.label() + 2 + usize::from(self.has_wide_labels);
             front.fields().write(record.value, found, row, first)?;
+        }
+        if let Some(chain) = self.transformer.chain() {
+            self.write_chained(chain, &datum, row, decoder, of_chain, scratch)?;
+            return self.write_labels(&datum, row);
         }
         let image = image(&self.transformer, &datum, draw, self.is_interleaved(), decoder)?;
         let input = image.shape;
@@ -246,6 +254,46 @@ impl ImageDecoder {
         if let Some(target) = &self.target {
             target.of(record, &datum)?.write(input, draw, row, tools)?;
         }
+        self.write_labels(&datum, row)
+    }
+
+    /// Runs the operations on a record's image, and writes what they make.
+    fn write_chained(
+        &self,
+        chain: &Chain,
+        datum: &Datum<'_>,
+        row: &mut Row<'_>,
+        decoder: &mut Decoder,
+        scratch: &mut ChainScratch,
+        last: &mut Scratch,
+    ) -> Result<(), RecordCause> {
+        let (wanted, random) = (self.transformer.decode(), row.random());
+        let planes = if datum.encoded {
+            decoder.decode(datum.data, wanted, |shape| chain.part(shape, &random))?
+        } else {
+            let image = datum.image()?;
+            match image.pixels {
+                Pixels::U8(bytes) if self.is_interleaved() => {
+                    decoder.planes_of(image.shape, bytes, wanted)?
+                }
+                Pixels::U8(bytes) => Planes { shape: image.shape, bytes },
+                Pixels::F32(_) => return Err(TransformError::OfFloats { what: "operations" }.into()),
+            }
+        };
+        let Planes { shape: image, bytes } = planes;
+        if image.checked_elements() != Some(bytes.len()) {
+            return Err(TransformError::PixelCount { image, found: bytes.len() }.into());
+        }
+        let found = self.transformer.output_shape(image)?;
+        let batch = row.fields()[DATA].image_shape(1).image;
+        if found != batch {
+            return Err(RecordCause::Shape { found, batch });
+        }
+        let made = chain.run(planes, &random, scratch)?;
+        Ok(self.transformer.finish(made, row.bytes_mut(DATA), last)?)
+    }
+
+    fn write_labels(&self, datum: &Datum<'_>, row: &mut Row<'_>) -> Result<(), RecordCause> {
         let label = self.label();
         row.set(label, datum.label)?;
         row.set(label + 1, as_caffe_label(datum.label))?;

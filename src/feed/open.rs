@@ -15,7 +15,7 @@ use crate::decoder::example::ExampleFront;
 use crate::decoder::image::{self, ImageDecoder, TargetDecoder};
 use crate::source::paired::Paired;
 use crate::source::{Files, Source};
-use crate::transform::{Cutter, LayerSeeds, TransformPlace, Transformer};
+use crate::transform::{Cutter, LayerSeeds, TransformError, TransformPlace, Transformer};
 use crate::workers::processor::{OnBad, Processor};
 use percolator_files::caller::words;
 
@@ -66,6 +66,20 @@ impl FeedBuilder {
                 .map_err(ConfigError::Transform)
         };
         let whole = self.spec.whole_transform();
+        if let Some(what) = whole.on_host_alone() {
+            let elsewhere = [
+                ("on a device", self.spec.transform_on == TransformPlace::Device),
+                ("beside a target", self.spec.target.is_some() && what == "operations"),
+            ];
+            if let Some((where_else, _)) = elsewhere.into_iter().find(|(_, is_set)| *is_set) {
+                return Err(ConfigError::Transform(TransformError::OnlyOfImages { what, where_else }));
+            }
+        }
+        let of_target = self.spec.target.as_ref().and_then(|target| target.transform.on_host_alone());
+        if let Some(what @ "operations") = of_target {
+            let where_else = "of a target";
+            return Err(ConfigError::Transform(TransformError::OnlyOfImages { what, where_else }));
+        }
         let pixels = transformer(&whole, &self.spec.root, self.spec.dtype)?;
         let target = match &self.spec.target {
             None => None,

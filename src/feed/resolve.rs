@@ -165,6 +165,12 @@ impl ResolvedFeed {
                 source = %shown::path(source.path()), "force_color and force_gray only for encoded datum"
             );
         }
+        if first.input.is_some_and(|input| !input.is_encoded) && spec.transform.wants_rgb() {
+            tracing::warn!(
+                source = %shown::path(source.path()),
+                "records that are not encoded stay in the order of their channels: RGB is wanted"
+            );
+        }
         let (layout, capacity) = builder.batch_layout(batch_size, &first, &mut choices)?;
         let inputs = BudgetInputs {
             builder: &builder,
@@ -327,7 +333,7 @@ impl FeedBuilder {
         for (of, transform) in [("records", Some(&whole)), ("targets", target)] {
             if transform.is_some_and(Transform::scales_in_vain) {
                 tracing::warn!(
-                    layer = %self.spec.layer, of, "scaled_decode has no effect: nothing is resized"
+                    layer = %self.spec.layer, of, "scaled_decode has no effect without a resize (that of operations does not count)"
                 );
             }
         }

@@ -2,6 +2,8 @@
 
 use super::MeanImageError;
 use crate::base::shape::{Dtype, ImageShape};
+use percolator_files::caller::words;
+use percolator_image::DecodeError;
 
 /// Why a [`Transform`](crate::Transform) cannot be made, or cannot be applied to a record.
 #[non_exhaustive]
@@ -40,6 +42,116 @@ pub enum TransformError {
     ScaleOfBytes {
         /// The scale.
         found: f32,
+    },
+
+    /// An operation that no image can have.
+    #[error("operation {place}, {name}: {fault}")]
+    Operation {
+        /// Which of the operations, from 1.
+        place: usize,
+        /// Its name.
+        name: &'static str,
+        /// What was found, and what is allowed.
+        fault: String,
+    },
+
+    /// There is no recipe of this name.
+    #[error("there is no recipe {found:?}: known are {known}")]
+    Recipe {
+        /// The name.
+        found: String,
+        /// The names that there are.
+        known: &'static str,
+    },
+
+    /// An option that has nothing to change, or would change what is said already.
+    #[error("{what} cannot be set: {why}")]
+    Unused {
+        /// The option.
+        what: &'static str,
+        /// Why.
+        why: &'static str,
+    },
+
+    /// Operations are set together with a part of Caffe's transform, of which nobody says what comes first.
+    #[error("operations take the place of {what}: leave it out, or make it an operation")]
+    OperationsWith {
+        /// What is set as well.
+        what: &'static str,
+    },
+
+    /// An operation looks at colours, and the channels may be in the order blue, green, red.
+    #[error(
+        "{name} takes red first: decode images to RGB or to grey ({})",
+        words("Transform::color(ColorMode::Rgb)", "--color rgb", "color=\"rgb\"")
+    )]
+    OrderOfColours {
+        /// The operation's name.
+        name: &'static str,
+    },
+
+    /// Something that only the host does, and only to images without targets.
+    #[error("{what} are for images alone, on the host, and not {where_else}")]
+    OnlyOfImages {
+        /// Operations, or a normalization.
+        what: &'static str,
+        /// Where they were requested.
+        where_else: &'static str,
+    },
+
+    /// Operations, or a normalization, are requested of a record that holds floats.
+    #[error("{what} take images of bytes, found a record of floats")]
+    OfFloats {
+        /// Operations, or normalizations.
+        what: &'static str,
+    },
+
+    /// A random crop is larger than the padded image.
+    #[error(
+        "operation {place}, random_crop: {}x{} are cut out, and the image must be at least that, found {image} \
+         with a padding of {padding}", crop[0], crop[1]
+    )]
+    RandomCropTooLarge {
+        /// Which of the operations, from 1.
+        place: usize,
+        /// The crop's height and width.
+        crop: [u32; 2],
+        /// The image before it.
+        image: ImageShape,
+        /// The pixels added at each side.
+        padding: u32,
+    },
+
+    /// An image would become too large.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+
+    /// A normalization is set together with a mean or a scale.
+    #[error("a normalization takes the place of mean and scale, found {found} as well")]
+    NormalizedTwice {
+        /// What is set as well.
+        found: String,
+    },
+
+    /// A normalization has neither one value nor one for each channel.
+    #[error("a normalization takes 1 mean or as many as channels: {channels}, found {found}")]
+    NormalizationCount {
+        /// The number of means.
+        found: usize,
+        /// The number of the record's channels.
+        channels: usize,
+    },
+
+    /// A normalization without a deviation for each mean, or with one that nothing can be divided by.
+    #[error(
+        "a normalization takes as many means as deviations, all finite, and no deviation of 0, found means \
+         {mean:?} and deviations {std:?}"
+    )]
+    Normalization {
+        /// The means.
+        mean: Vec<f32>,
+        /// The standard deviations.
+        std: Vec<f32>,
     },
 
     /// A batch of bytes is requested, but the record holds floats.

@@ -56,6 +56,8 @@ pub(super) enum Mean<'a> {
     Values(&'a [f32]),
     /// A value for every pixel of the uncropped, unmirrored image.
     Image(&'a [f32]),
+    /// Means and standard deviations of levels from 0 to 1: one for all channels, or one for each.
+    Normalized(&'a [f32], &'a [f32]),
 }
 
 /// The work on one record.
@@ -139,6 +141,8 @@ impl<R: Rows> Source<'_, R> {
             Mean::Values(&[value]) => RowMean::Constant(value),
             Mean::Values(values) => RowMean::Constant(values[c]),
             Mean::Image(pixels) => RowMean::Pixels(&pixels[start..start + width]),
+            Mean::Normalized(&[mean], &[std]) => RowMean::Normalized(Normal { mean, std }),
+            Mean::Normalized(mean, std) => RowMean::Normalized(Normal { mean: mean[c], std: std[c] }),
         };
         if S::IS_LARGE {
             self.rows.prefetch(start + AHEAD, width);
@@ -241,11 +245,12 @@ pub(super) struct RowJob<'a> {
     mirrored: bool,
 }
 
-/// What is subtracted from a row.
+/// What is subtracted from a row, or done to it instead.
 #[derive(Clone, Copy)]
 enum RowMean<'a> {
     Constant(f32),
     Pixels(&'a [f32]),
+    Normalized(Normal),
 }
 
 impl<'a> RowJob<'a> {
@@ -255,6 +260,7 @@ impl<'a> RowJob<'a> {
         let mean = match self.mean {
             RowMean::Constant(value) => RowMean::Constant(value),
             RowMean::Pixels(pixels) => RowMean::Pixels(&pixels[start..start + width]),
+            RowMean::Normalized(normal) => RowMean::Normalized(normal),
         };
         RowJob { mean, ..self }
     }
@@ -304,23 +310,24 @@ impl<P: Pixel> Element<P> for bf16 {
 #[inline(always)]
 fn fill_floats<P: Pixel, F: Float>(out: &mut [F], pixels: &[P], row: RowJob<'_>) {
     match row.mean {
-        RowMean::Constant(mean) => fill_lanes(out, pixels, mean, row),
-        RowMean::Pixels(means) => fill_lanes(out, pixels, means, row),
+        RowMean::Constant(mean) => fill_lanes(out, pixels, Scaled { mean, scale: row.scale }, row.mirrored),
+        RowMean::Pixels(mean) => fill_lanes(out, pixels, Scaled { mean, scale: row.scale }, row.mirrored),
+        RowMean::Normalized(normal) => fill_lanes(out, pixels, normal, row.mirrored),
     }
 }
 
 /// As [`fill_floats`], [`LANES`] pixels at a time.
 #[inline(always)]
-fn fill_lanes<P: Pixel, M: Means, F: Float>(out: &mut [F], pixels: &[P], means: M, row: RowJob<'_>) {
+fn fill_lanes<P: Pixel, L: Law, F: Float>(out: &mut [F], pixels: &[P], law: L, mirrored: bool) {
     let Some(last) = out.len().checked_sub(LANES) else {
-        return fill_short(out, pixels, means, row);
+        return fill_short(out, pixels, law, mirrored);
     };
     let mut to = 0;
     loop {
-        let from = if row.mirrored { last - to } else { to };
-        let (pixels, means) = (lanes(pixels, from), means.lanes(from));
-        let mut values: [f32; LANES] = array::from_fn(|i| (pixels[i].value() - means[i]) * row.scale);
-        if row.mirrored {
+        let from = if mirrored { last - to } else { to };
+        let pixels = lanes(pixels, from);
+        let mut values = law.lanes(from, array::from_fn(|i| pixels[i].value()));
+        if mirrored {
             values.reverse();
         }
         out[to..to + LANES].copy_from_slice(&F::round_all(values));
@@ -335,10 +342,58 @@ fn fill_lanes<P: Pixel, M: Means, F: Float>(out: &mut [F], pixels: &[P], means: 
 
 /// Fills a row of fewer than [`LANES`] pixels.
 #[inline(always)]
-fn fill_short<P: Pixel, M: Means, F: Float>(out: &mut [F], pixels: &[P], means: M, row: RowJob<'_>) {
+fn fill_short<P: Pixel, L: Law, F: Float>(out: &mut [F], pixels: &[P], law: L, mirrored: bool) {
     for (x, pixel) in pixels.iter().enumerate() {
-        let to = if row.mirrored { out.len() - 1 - x } else { x };
-        out[to] = F::round((pixel.value() - means.value(x)) * row.scale);
+        let to = if mirrored { out.len() - 1 - x } else { x };
+        out[to] = F::round(law.one(x, pixel.value()));
+    }
+}
+
+/// What is done to the pixels of a row.
+trait Law: Copy {
+    /// What becomes of the pixel in column `x`.
+    fn one(self, x: usize, pixel: f32) -> f32;
+
+    /// What becomes of those in the [`LANES`] columns from `x`.
+    fn lanes(self, x: usize, pixels: [f32; LANES]) -> [f32; LANES];
+}
+
+/// Caffe's: a mean is subtracted, and the rest is scaled.
+#[derive(Clone, Copy)]
+struct Scaled<M> {
+    mean: M,
+    scale: f32,
+}
+
+impl<M: Means> Law for Scaled<M> {
+    #[inline(always)]
+    fn one(self, x: usize, pixel: f32) -> f32 {
+        (pixel - self.mean.value(x)) * self.scale
+    }
+
+    #[inline(always)]
+    fn lanes(self, x: usize, pixels: [f32; LANES]) -> [f32; LANES] {
+        let mean = self.mean.lanes(x);
+        array::from_fn(|i| (pixels[i] - mean[i]) * self.scale)
+    }
+}
+
+/// torchvision's: a level becomes a number from 0 to 1, which is normalized.
+#[derive(Clone, Copy)]
+struct Normal {
+    mean: f32,
+    std: f32,
+}
+
+impl Law for Normal {
+    #[inline(always)]
+    fn one(self, _: usize, pixel: f32) -> f32 {
+        (pixel * (1.0 / 255.0) - self.mean) / self.std
+    }
+
+    #[inline(always)]
+    fn lanes(self, x: usize, pixels: [f32; LANES]) -> [f32; LANES] {
+        array::from_fn(|i| self.one(x, pixels[i]))
     }
 }
 

@@ -4,6 +4,7 @@
 //! same after all checks that need no record. The workers run it, each with its own `Scratch`.
 
 mod caffe_random;
+mod chain;
 mod error;
 mod kernels;
 mod mean;
@@ -22,10 +23,13 @@ use percolator_image::Decode;
 pub use crate::base::shape::Phase;
 pub use caffe_random::CaffeEra;
 pub(crate) use caffe_random::{LayerKind, LayerSeeds, SetUp, Taken, Takes};
+pub use chain::{AutoAugmentPolicy, Operation, UsualOperations};
+pub(crate) use chain::{Chain, ChainScratch, Made};
 pub use error::TransformError;
 pub use mean::{MeanImage, MeanImageError};
 pub(crate) use on_device::Cutter;
 pub use on_device::{Cut, DeviceTransform, Staged, TransformPlace};
+pub use percolator_image::resample::{Filter, Resampling, ResizeLaw};
 pub use percolator_image::{ColorMode, DecodeError};
 pub(crate) use random::{Draw, Draws, Randomness};
 pub(crate) use transformer::{Scratch, Transformer};
@@ -55,6 +59,18 @@ pub struct Transform {
     mean_image: Option<MeanChoice>,
     scale: f32,
     decode: Decode,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
+    operations: Vec<Operation>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    normalize: Option<Normalization>,
+}
+
+/// What is done to each level of a channel, as torchvision does it: `(level / 255 - mean) / std`.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
+struct Normalization {
+    mean: Vec<f32>,
+    std: Vec<f32>,
 }
 
 /// A mean image, or the file that holds it.
@@ -76,7 +92,53 @@ impl Transform {
             mean_image: None,
             scale: 1.0,
             decode: Decode::default(),
+            operations: Vec::new(),
+            normalize: None,
         }
+    }
+
+    /// Adds an operation on the whole image, after those that there are. Operations take the place of
+    /// [`crop`](Self::crop), [`mirror`](Self::mirror), [`resize`](Self::resize) and the mean image.
+    ///
+    /// ```
+    /// use percolator::{ColorMode, Transform};
+    /// use percolator::transform::Operation;
+    ///
+    /// let transform = Transform::new()
+    ///     .color(ColorMode::Rgb)
+    ///     .operation(Operation::resize_shorter(256))
+    ///     .operation(Operation::center_crop(224))
+    ///     .normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
+    /// assert_eq!(transform, Transform::imagenet_eval(256, 224));
+    /// ```
+    #[must_use]
+    pub fn operation(mut self, operation: Operation) -> Self {
+        self.operations.push(operation);
+        self
+    }
+
+    /// Adds [operations](Self::operation), in this order.
+    #[must_use]
+    pub fn operations(mut self, operations: impl IntoIterator<Item = Operation>) -> Self {
+        self.operations.extend(operations);
+        self
+    }
+
+    /// Resizes this way in all operations so far that resize.
+    #[must_use]
+    pub fn resampled(mut self, how: Resampling) -> Self {
+        self.operations = self.operations.into_iter().map(|operation| operation.resampled(how)).collect();
+        self
+    }
+
+    /// Makes each element `(level * (1 / 255) - mean) / std`, in f32, each step rounded, as torchvision's
+    /// `ToDtype(float32, scale=True)` and `Normalize` do; a 16-bit element is rounded from that. There is one
+    /// mean and one standard deviation for all channels, or one for each, in the order of the channels. It
+    /// takes the place of the mean and of [`scale`](Self::scale), and images of bytes alone.
+    #[must_use]
+    pub fn normalize(self, mean: impl Into<Vec<f32>>, std: impl Into<Vec<f32>>) -> Self {
+        let normalize = Some(Normalization { mean: mean.into(), std: std.into() });
+        Self { normalize, ..self }
     }
 
     /// Cuts a square of this height and width out of every image, or none if 0: Caffe's `crop_size`.
@@ -180,6 +242,15 @@ impl Transform {
         self
     }
 
+    /// What of it only the host does, if anything.
+    pub(crate) fn on_host_alone(&self) -> Option<&'static str> {
+        match (&self.operations[..], &self.normalize) {
+            ([], None) => None,
+            ([], Some(_)) => Some("normalizations"),
+            _ => Some("operations"),
+        }
+    }
+
     /// Whether scaled decoding is set without a resize, and therefore has no effect.
     pub(crate) fn scales_in_vain(&self) -> bool {
         self.decode.scaled && self.decode.resize.is_none()
@@ -187,7 +258,28 @@ impl Transform {
 
     /// Whether the channels are set to something that an encoded record may not have.
     pub(crate) fn forces_color(&self) -> bool {
-        self.decode.color != ColorMode::Native
+        matches!(self.decode.color, ColorMode::Color | ColorMode::Gray)
+    }
+
+    /// Whether there are operations.
+    fn has_operations(&self) -> bool {
+        !self.operations.is_empty()
+    }
+
+    /// Whether an operation resizes.
+    fn resizes_by_operations(&self) -> bool {
+        self.operations.iter().any(Operation::resizes)
+    }
+
+    /// Whether channels are to be in the order red, green, blue.
+    pub(crate) fn wants_rgb(&self) -> bool {
+        self.decode.color == ColorMode::Rgb
+    }
+
+    /// Whether operations give all images one size.
+    #[must_use]
+    pub fn operations_fix_size(&self) -> bool {
+        self.operations.iter().any(Operation::fixes_size)
     }
 
     /// The side of the crop in pixels, or 0 for none.
@@ -221,7 +313,11 @@ impl Transform {
     /// [`MeanImageError`] if the mean file cannot be read.
     pub fn mean_of_channels(&self, root: &Path) -> Result<Vec<f32>, MeanImageError> {
         let image = match &self.mean_image {
-            None => return Ok(self.mean_values.clone()),
+            None => {
+                let normalized = self.normalize.iter().flat_map(|normalize| &normalize.mean);
+                let levels = normalized.map(|mean| mean * 255.0);
+                return Ok(self.mean_values.iter().copied().chain(levels).collect());
+            }
             Some(MeanChoice::Image(image)) => image,
             Some(MeanChoice::File(path)) => &MeanImage::open(root.join(path))?,
         };

@@ -81,7 +81,7 @@ impl DeviceTransform {
     pub fn mean_image(&self) -> Option<&MeanImage> {
         match &self.mean {
             Mean::Image(image) => Some(image),
-            Mean::Values(_) => None,
+            Mean::Values(_) | Mean::Normalized(..) => None,
         }
     }
 
@@ -89,7 +89,7 @@ impl DeviceTransform {
     #[must_use]
     pub fn mean_values(&self) -> &[f32] {
         match &self.mean {
-            Mean::Image(_) => &[],
+            Mean::Image(_) | Mean::Normalized(..) => &[],
             Mean::Values(values) => values,
         }
     }

@@ -7,19 +7,21 @@ use half::{bf16, f16};
 
 use super::kernels::{self, Contiguous, CropWindow, Element, RecordJob, Rows, Source, Spaced};
 use super::sink::Stage;
-use super::{Cut, Draw, MeanChoice, MeanImage, Transform, TransformError};
+use super::{Chain, Cut, Draw, Made, MeanChoice, MeanImage, Normalization, Transform, TransformError};
 use crate::base::cache_lines::{LINE_BYTES, PAGE_BYTES};
 use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
-use percolator_image::Decode;
 use percolator_image::simd::InstructionSet;
+use percolator_image::{ColorMode, Decode};
 use percolator_messages::{Floats, Image, Pixels};
 
-/// What is subtracted: one of the two, which Caffe treats as exclusive.
+/// What is subtracted, which Caffe treats as exclusive, or what is done instead.
 #[derive(Clone, Debug)]
 pub(super) enum Mean {
     /// Never empty: no mean is a mean of 0, which changes no bit of any pixel.
     Values(Vec<f32>),
     Image(MeanImage),
+    /// Means and standard deviations, as many of both.
+    Normalized(Vec<f32>, Vec<f32>),
 }
 
 /// A [`Transform`] for one phase, element type and layout.
@@ -33,6 +35,8 @@ pub(crate) struct Transformer {
     pub(super) dtype: Dtype,
     pub(super) layout: Layout,
     pub(super) decode: Decode,
+    /// What is done to the whole image first. Then there is neither crop nor mirror.
+    pub(super) chain: Option<Chain>,
     /// The detected instruction set, so that it is not detected again for each record.
     pub(super) instructions: InstructionSet,
 }
@@ -79,7 +83,25 @@ impl Transformer {
         dtype: Dtype,
         layout: Layout,
     ) -> Result<Self, TransformError> {
-        let Transform { crop, mirror, mean_values, mean_image, scale, decode } = transform.clone();
+        let Transform { crop, mirror, mean_values, mean_image, scale, decode, operations, normalize } =
+            transform.clone();
+        let chain = Chain::new(&operations)?;
+        if chain.is_some() {
+            if let Some(name) = chain.as_ref().and_then(Chain::takes_colours)
+                && !matches!(decode.color, ColorMode::Rgb | ColorMode::Gray)
+            {
+                return Err(TransformError::OrderOfColours { name });
+            }
+            let excluded = [
+                ("the crop", crop > 0),
+                ("the mirror", mirror),
+                ("the resize before the transform", decode.resize.is_some()),
+                ("the mean image", mean_image.is_some()),
+            ];
+            if let Some((what, _)) = excluded.into_iter().find(|(_, is_set)| *is_set) {
+                return Err(TransformError::OperationsWith { what });
+            }
+        }
         if !dtype.is_of_images() {
             return Err(TransformError::Dtype { dtype });
         }
@@ -88,21 +110,12 @@ impl Transformer {
             Some(MeanChoice::Image(image)) => Some(image),
             None => None,
         };
-        let mean = match mean_image {
-            Some(image) if !mean_values.is_empty() => {
-                return Err(TransformError::TwoMeans { image: image.shape(), values: mean_values.len() });
+        let mean = match &normalize {
+            Some(normalize) => {
+                let has_mean = mean_image.is_some() || !mean_values.is_empty();
+                normalized(normalize, has_mean, scale, dtype)?
             }
-            Some(image) if dtype == Dtype::U8 => {
-                return Err(TransformError::MeanOfBytes {
-                    found: format!("a mean image of {}", image.shape()),
-                });
-            }
-            Some(image) => Mean::Image(image),
-            None if mean_values.is_empty() => Mean::Values(vec![0.0]),
-            None if dtype == Dtype::U8 => {
-                return Err(TransformError::MeanOfBytes { found: format!("mean_value {mean_values:?}") });
-            }
-            None => Mean::Values(mean_values),
+            None => caffes_mean(mean_image, mean_values, dtype)?,
         };
         if dtype == Dtype::U8 && scale != 1.0 {
             return Err(TransformError::ScaleOfBytes { found: scale });
@@ -116,6 +129,7 @@ impl Transformer {
             dtype,
             layout,
             decode,
+            chain,
             instructions: InstructionSet::widest(),
         })
     }
@@ -123,7 +137,7 @@ impl Transformer {
     /// The number of elements of the mean image, or 0 if there is none.
     pub(crate) fn mean_elements(&self) -> usize {
         match &self.mean {
-            Mean::Values(_) => 0,
+            Mean::Values(_) | Mean::Normalized(..) => 0,
             Mean::Image(image) => image.pixels().len(),
         }
     }
@@ -131,6 +145,11 @@ impl Transformer {
     /// How a record is decoded before the transform.
     pub(crate) fn decode(&self) -> &Decode {
         &self.decode
+    }
+
+    /// The operations on the whole image, if there are any.
+    pub(crate) fn chain(&self) -> Option<&Chain> {
+        self.chain.as_ref()
     }
 
     /// Whether the transform crops.
@@ -159,10 +178,16 @@ impl Transformer {
             Mean::Values(values) if values.len() != 1 && values.len() != channels => {
                 return Err(TransformError::MeanValueCount { found: values.len(), channels });
             }
+            Mean::Normalized(mean, _) if mean.len() != 1 && mean.len() != channels => {
+                return Err(TransformError::NormalizationCount { found: mean.len(), channels });
+            }
             Mean::Image(mean) if mean.shape() != input => {
                 return Err(TransformError::MeanImageShape { mean: mean.shape(), image: input });
             }
             _ => {}
+        }
+        if let Some(chain) = &self.chain {
+            return chain.output(input);
         }
         match self.crop as usize {
             0 => Ok(input),
@@ -178,8 +203,11 @@ impl Transformer {
     pub(crate) fn has_one_shape(&self, channels_are_fixed: bool) -> bool {
         match &self.mean {
             Mean::Image(_) => true,
-            Mean::Values(values) => {
-                (self.crops() || self.decode.resize.is_some()) && (channels_are_fixed || values.len() > 1)
+            Mean::Values(values) | Mean::Normalized(values, _) => {
+                let is_sized = self.crops()
+                    || self.decode.resize.is_some()
+                    || self.chain.as_ref().is_some_and(Chain::fixes_size);
+                is_sized && (channels_are_fixed || values.len() > 1)
             }
         }
     }
@@ -204,6 +232,52 @@ impl Transformer {
         scratch: &mut Scratch,
     ) -> Result<(), TransformError> {
         let output = self.output_shape(image.shape)?;
+        self.fill(image, self.window(image.shape, output, draw), out, scratch)
+    }
+
+    /// Writes what a chain has made to its place in the batch, as [`apply`](Self::apply).
+    pub(crate) fn finish(
+        &self,
+        made: Made<'_>,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<(), TransformError> {
+        let Made { planes, window, is_mirrored, erased } = made;
+        let percolator_image::Window { top, left, height, width } = window;
+        let window = CropWindow { top, left, height, width, mirrored: is_mirrored };
+        self.fill(&planes.into(), window, out, scratch)?;
+        if let Some(erased) = erased {
+            self.erase(erased, planes.shape.channels, width, out);
+        }
+        Ok(())
+    }
+
+    /// Makes a part of a record's elements 0.
+    fn erase(&self, part: percolator_image::Window, channels: usize, width: usize, out: &mut [u8]) {
+        let percolator_image::Window { top, left, height, width: across } = part;
+        let bytes = self.dtype.size();
+        let rows = match self.layout {
+            Layout::Nchw => out.chunks_exact_mut(out.len() / channels),
+            // One plane, whose pixels have all channels.
+            Layout::Nhwc => out.chunks_exact_mut(out.len()),
+        };
+        let pixel = if self.layout == Layout::Nhwc { bytes * channels } else { bytes };
+        for plane in rows {
+            for row in plane.chunks_exact_mut(width * pixel).skip(top).take(height) {
+                row[left * pixel..(left + across) * pixel].fill(0);
+            }
+        }
+    }
+
+    /// Writes the window of an image to its place in the batch.
+    fn fill(
+        &self,
+        image: &Image<'_>,
+        window: CropWindow,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<(), TransformError> {
+        let output = ImageShape { height: window.height, width: window.width, ..image.shape };
         let found = match &image.pixels {
             Pixels::U8(bytes) => bytes.len(),
             Pixels::F32(floats) => floats.len(),
@@ -216,11 +290,14 @@ impl Transformer {
         if out.len() != found_bytes {
             return Err(TransformError::PlaceSize { output, place_bytes: out.len(), found_bytes });
         }
-        let task = Task { input: image.shape, window: self.window(image.shape, output, draw), out };
+        let task = Task { input: image.shape, window, out };
         match &image.pixels {
             Pixels::U8(bytes) => {
                 self.apply_bytes(bytes, task, &mut scratch.rooms);
                 Ok(())
+            }
+            Pixels::F32(_) if matches!(self.mean, Mean::Normalized(..)) => {
+                Err(TransformError::OfFloats { what: "normalizations" })
             }
             Pixels::F32(floats) => self.apply_floats(floats, task, scratch),
         }
@@ -308,6 +385,7 @@ impl Transformer {
         let mean = match &self.mean {
             Mean::Values(values) => kernels::Mean::Values(values),
             Mean::Image(image) => kernels::Mean::Image(image.pixels()),
+            Mean::Normalized(mean, std) => kernels::Mean::Normalized(mean, std),
         };
         let Rooms { planes, stage } = rooms;
         let planes = match self.layout {
@@ -326,6 +404,54 @@ impl Transformer {
         let stage = stage.as_deref_mut().filter(|_| planes.as_deref().is_none_or(fits));
         self.instructions.run(RecordJob { source, stage, planes, out });
     }
+}
+
+/// What Caffe subtracts.
+fn caffes_mean(
+    mean_image: Option<MeanImage>,
+    mean_values: Vec<f32>,
+    dtype: Dtype,
+) -> Result<Mean, TransformError> {
+    Ok(match mean_image {
+        Some(image) if !mean_values.is_empty() => {
+            return Err(TransformError::TwoMeans { image: image.shape(), values: mean_values.len() });
+        }
+        Some(image) if dtype == Dtype::U8 => {
+            return Err(TransformError::MeanOfBytes { found: format!("a mean image of {}", image.shape()) });
+        }
+        Some(image) => Mean::Image(image),
+        None if mean_values.is_empty() => Mean::Values(vec![0.0]),
+        None if dtype == Dtype::U8 => {
+            return Err(TransformError::MeanOfBytes { found: format!("mean_value {mean_values:?}") });
+        }
+        None => Mean::Values(mean_values),
+    })
+}
+
+/// What a normalization does, if nothing contradicts it.
+fn normalized(
+    Normalization { mean, std }: &Normalization,
+    has_mean: bool,
+    scale: f32,
+    dtype: Dtype,
+) -> Result<Mean, TransformError> {
+    let twice = [("a mean", has_mean), ("a scale", scale != 1.0)];
+    if let Some((found, _)) = twice.into_iter().find(|(_, is_set)| *is_set) {
+        return Err(TransformError::NormalizedTwice { found: found.to_owned() });
+    }
+    let is_possible = mean.len() == std.len()
+        && !mean.is_empty()
+        && mean.iter().all(|mean| mean.is_finite())
+        && std.iter().all(|std| std.is_finite() && *std != 0.0);
+    if !is_possible {
+        return Err(TransformError::Normalization { mean: mean.clone(), std: std.clone() });
+    }
+    if dtype == Dtype::U8 {
+        return Err(TransformError::MeanOfBytes {
+            found: format!("a normalization by {mean:?} and {std:?}"),
+        });
+    }
+    Ok(Mean::Normalized(mean.clone(), std.clone()))
 }
 
 /// The part of a record's work that does not depend on the pixel type: what is read and where it goes.
@@ -436,5 +562,44 @@ mod tests {
         apply(&transformer, Pixels::U8(&pixels), &mut out).unwrap();
         // One row of 4 and three columns of 6 are left over: floor(1 / 2) above, floor(3 / 2) to the left.
         assert_eq!(out[..9], [1.0, 2.0, 3.0, 7.0, 8.0, 9.0, 13.0, 14.0, 15.0]);
+    }
+
+    /// Rows shorter and longer than a vector, mirrored and not, of a window, on every instruction set.
+    #[test]
+    fn a_normalization_is_what_it_says_of_each_pixel() {
+        let (mean, std) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
+        let transform = Transform::new().color(ColorMode::Rgb).normalize(mean, std);
+        for (width, mirrored, layout) in
+            [1, 7, 15, 16, 17, 40].into_iter().flat_map(|width| [(width, false), (width, true)]).flat_map(
+                |(width, mirrored)| [Layout::Nchw, Layout::Nhwc].map(|layout| (width, mirrored, layout)),
+            )
+        {
+            let shape = ImageShape { channels: 3, height: 5, width: width + 3 };
+            let bytes: Vec<u8> = (0..3 * 5 * (width + 3)).map(|at| (at * 37 % 251) as u8).collect();
+            let window = percolator_image::Window { top: 1, left: 2, height: 3, width };
+            let planes = percolator_image::Planes { shape, bytes: &bytes };
+            let made = Made { planes, window, is_mirrored: mirrored, erased: None };
+            let places = (0..3).flat_map(|c| (0..3).flat_map(move |y| (0..width).map(move |x| (c, y, x))));
+            let mut wanted = vec![0.0; 9 * width];
+            for (c, y, x) in places {
+                let from = 2 + if mirrored { width - 1 - x } else { x };
+                let level = f32::from(bytes[(c * 5 + 1 + y) * (width + 3) + from]);
+                let at = match layout {
+                    Layout::Nchw => (c * 3 + y) * width + x,
+                    Layout::Nhwc => (y * width + x) * 3 + c,
+                };
+                wanted[at] = (level * (1.0 / 255.0) - mean[c]) / std[c];
+            }
+            let mut transformer =
+                Transformer::new(&transform, Path::new(""), Phase::Train, Dtype::F32, layout).unwrap();
+            for set in InstructionSet::all().into_iter().flatten() {
+                transformer.instructions = set;
+                let mut out = vec![0.0_f32; 9 * width];
+                transformer
+                    .finish(made, bytemuck::cast_slice_mut(&mut out), &mut Scratch::default())
+                    .unwrap();
+                assert_eq!(out, wanted, "{set:?} {width} {mirrored} {layout:?}");
+            }
+        }
     }
 }

@@ -6,3 +6,4 @@ mod common;
 mod forge;
 mod jpeg_scaled;
 mod jpeg_window;
+mod operations;

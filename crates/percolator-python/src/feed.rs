@@ -31,9 +31,10 @@ use crate::{errors, values};
 ///
 /// - the data: `lmdb` (`lmdb_name`), `leveldb`, `tfrecord`, `image_list` (`root_folder`): a path, or several
 ///   in a list; `root`, `access`, `log_gaps`, `index`
-/// - images: `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `color`, `resize`, `scaled_decode`, or a
-///   `transform` of them; `transform_on`, `dtype`, `layout`, `labels_i64`, `target`, `phase`, `layer`. Pixels
-///   are in the order BGR, as OpenCV and Caffe have them, and so are `mean_values`
+/// - images: `recipe`, `color`, `operations` and those that have keywords of their own (`Transform` lists
+///   them), `mean`, `std`; Caffe's `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `resize`,
+///   `scaled_decode`; or a `transform` of all these; `transform_on`, `dtype`, `layout`, `labels_i64`,
+///   `target`, `phase`, `layer`. Pixels are in the order BGR, as in OpenCV and Caffe, unless `color` is `"rgb"`
 /// - `tf.train.Example`s: `fields`, `image`
 /// - a function of a record that returns a dict of its fields: `decode`, `decode_fields`. Its calls come one
 ///   after the other, on several threads, unless `decode_overlaps=True`

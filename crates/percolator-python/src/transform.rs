@@ -5,10 +5,16 @@ use pyo3::types::PyDict;
 
 use crate::options::{Keywords, json, transform_of};
 
-/// What is done to every image, whose channels are in the order BGR, as OpenCV and Caffe have them.
+/// What is done to every image. Channels are in the order BGR, as in OpenCV and Caffe, unless color is "rgb".
 ///
-/// - `color`: how encoded images are decoded: `"color"` to 3 channels (in the orientation that EXIF says),
-///   `"gray"` to 1 (likewise), `"native"` to as many as the file has (as it lies in the file)
+/// - `color`: how encoded images are decoded: `"rgb"` to 3 channels in the order RGB, as Pillow does;
+///   `"color"` to 3 in the order BGR (in the orientation that EXIF says), `"gray"` to 1 (likewise),
+///   `"native"` to as many as the file has (as it lies in the file)
+/// - `recipe`: `"imagenet-train[:SIDE]"`, `"imagenet-eval[:SHORTER:SIDE]"` or `"cifar-train"`
+/// - operations, in this order: `resize_shorter`, `random_resized_crop`, `center_crop`, `random_crop` (after
+///   `padding`), all of them sides in pixels; `flip`; or `operations`, a list of them as in a spec;
+///   `filter`, `antialias` and `resize_law` say how all of them resize
+/// - `mean` and `std`, of levels from 0 to 1, one or one for each channel, in the order of the channels
 /// - `resize`: to (height, width); `scaled_decode`: to decode large JPEGs smaller
 /// - `crop`: to a square, at a random place in phase train, and at the centre in phase test
 /// - `mirror`: at random, in every phase, as in Caffe: leave it out for validation

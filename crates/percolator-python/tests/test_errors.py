@@ -123,7 +123,8 @@ UNKNOWN = [
     ({"shufle": True}, r'Feed\(\) has no keyword "shufle" \(did you mean "shuffle"\?\)'),
     ({"batchsize": 2}, r'Feed\(\) has no keyword "batchsize" \(did you mean "batch_size"\?\)'),
     ({"folder": "x"}, r'Feed\(\) has no keyword "folder": images in a folder are read by a list'),
-    ({"std": [1, 2, 3]}, r'Feed\(\) has no keyword "std": use scale'),
+    ({"normalize": True}, r'Feed\(\) has no keyword "normalize": use mean and std'),
+    ({"rgb": True}, r'Feed\(\) has no keyword "rgb": use color="rgb"'),
     ({"pad": True}, r'Feed\(\) has no keyword "pad": use last_batch="pad"'),
     ({"mixup": True}, r'Feed\(\) has no keyword "mixup"$'),
     ({"zzz": 1}, r'Feed\(\) has no keyword "zzz"$'),
@@ -192,7 +193,13 @@ CONTRADICTIONS = [
     ({"lmdb": "x", "devices": "mps"}, r"no device \"mps\"; there are host, host:N, cuda and cuda:N$"),
     ({"lmdb": "x", "mix": [1, 1], "epochs": 1, "receipts": True}, "leave out receipts, or mix"),
     ({"lmdb": "x", "once": True, "receipts": True}, "use epochs=n, or, for the same order, epochs=0, assign"),
-    ({"lmdb": "x", "color": "rgb"}, "their order, which is BGR always; make RGB of a batch with x"),
+    ({"lmdb": "x", "color": "bgr"}, 'channels in the order BGR, as OpenCV has them, are "color"'),
+    ({"lmdb": "x", "recipe": "imagenet"}, "there is no recipe .*imagenet-train"),
+    ({"lmdb": "x", "padding": 4}, "there is no random crop"),
+    ({"lmdb": "x", "recipe": "cifar-train", "flip": True}, "single operations cannot be set"),
+    ({"lmdb": "x", "filter": "box"}, "no operation resizes"),
+    ({"lmdb": "x", "filter": "cubic"}, "cubic.*bicubic"),
+    ({"lmdb": "x", "operations": [{"resize": {"height": 3}}]}, "operations: missing field `width`"),
 ]
 
 

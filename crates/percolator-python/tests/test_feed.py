@@ -286,3 +286,15 @@ def test_a_feed_is_a_context(numbers: str) -> None:
     with feed(numbers) as running:
         next(iter(running))
     assert running.closed
+
+
+def test_a_recipe_is_its_operations() -> None:
+    recipe = percolator.Transform(recipe="imagenet-eval:20:16")
+    normalized: dict[str, Any] = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+    assert recipe == percolator.Transform(color="rgb", resize_shorter=20, center_crop=16, **normalized)
+    operations = [
+        {"resize_shorter": {"side": 20}},
+        {"center_crop": {"height": 16, "width": 16}},
+    ]
+    assert recipe == percolator.Transform(color="rgb", operations=operations, **normalized)
+    assert recipe != percolator.Transform(recipe="imagenet-eval:20:16", filter="bicubic")

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! what to read, by its path                                  source; described: the feed of it
-//! a net's state, how data are opened, a transform; choices   this file
+//! a net's state, how data are opened, a transform; choices   this file; operations
 //! lengths of time; numbers of bytes; addresses to listen at      durations, sizes, addresses
 //! a whole data set                                           data_set
 //! Examples' features                                         fields
@@ -19,6 +19,7 @@ pub(crate) mod fields;
 pub(crate) mod input;
 pub(crate) mod job;
 pub(crate) mod metadata;
+mod operations;
 pub(crate) mod pipeline;
 pub(crate) mod sizes;
 pub(crate) mod source;
@@ -36,6 +37,8 @@ use percolator_files::shown;
 
 use crate::args::described::Described;
 use crate::args::source::Source;
+
+use self::operations::OperationArgs;
 
 /// Selects a net's layer, and how its source is read.
 #[derive(Debug, Args)]
@@ -99,9 +102,11 @@ pub(super) struct TransformArgs {
     /// Multiply by this factor, after subtracting.
     #[arg(long, allow_negative_numbers = true, value_parser = finite)]
     scale: Option<f32>,
-    /// The channels to decode encoded images to [default: native].
+    /// The channels to decode encoded images to [default: the recipe's, otherwise native].
     #[arg(long, value_enum)]
     color: Option<ColorArg>,
+    #[command(flatten)]
+    operations: OperationArgs,
 }
 
 /// The choices of an option: an enum for clap, and the value of the library that each of them stands for,
@@ -193,6 +198,8 @@ choices! {
         Color,
         /// One channel: Caffe's force_gray.
         Gray,
+        /// Three channels, red first, as Pillow has them.
+        Rgb,
     }
 }
 
@@ -289,20 +296,22 @@ fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 
 impl TransformArgs {
     /// The configured transform. Options that are not set stay as in `transform`.
-    pub(super) fn or(&self, transform: Transform) -> Transform {
+    pub(super) fn or(&self, transform: Transform) -> anyhow::Result<Transform> {
         let resized = |transform: Transform, [height, width]: [u32; 2]| transform.resize(height, width);
+        let transform = self.operations.or(transform)?;
         let transform = with(transform, self.resize, resized);
         let transform = with(transform, self.crop, Transform::crop);
         let transform = with(transform, self.mirror, Transform::mirror);
-        with(transform, self.scale, Transform::scale).color(self.color.unwrap_or_default().into())
+        let transform = with(transform, self.scale, Transform::scale);
+        Ok(with(transform, self.color.map(ColorMode::from), Transform::color))
     }
 
     /// Whether any of the options is given.
     fn is_given(&self) -> bool {
-        let TransformArgs { resize, crop, mirror, mean_value, mean_file, scale, color } = self;
+        let TransformArgs { resize, crop, mirror, mean_value, mean_file, scale, color, operations } = self;
         let has_mean = !mean_value.is_empty() || mean_file.is_some();
         let is_changed = resize.is_some() || crop.is_some() || mirror.is_some() || scale.is_some();
-        has_mean || is_changed || color.is_some()
+        has_mean || is_changed || color.is_some() || operations.is_given()
     }
 
     /// Whether a mean to subtract is set.

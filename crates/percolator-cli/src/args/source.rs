@@ -225,8 +225,10 @@ impl Source {
             }
         };
         if !self.is_net() {
-            described.feed =
-                described.feed.phase(state.phase()).transform(transform.or(transform.mean(Transform::new())));
+            described.feed = described
+                .feed
+                .phase(state.phase())
+                .transform(transform.or(transform.mean(Transform::new()))?);
         }
         let feed = with(described.feed, state.root.as_ref(), FeedBuilder::root);
         let feed = feed.access(state.open.access()).log_gaps(state.open.log_gaps());

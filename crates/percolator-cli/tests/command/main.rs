@@ -63,6 +63,7 @@ mod limits;
 mod model;
 mod model_refused;
 mod observe;
+mod operations;
 mod plan;
 mod prepare;
 mod receipts;

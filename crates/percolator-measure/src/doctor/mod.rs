@@ -222,6 +222,7 @@ fn used(feed: &ResolvedFeed, job: &Job) -> Result<Use, MeasureError> {
             _ => 2,
         },
         crop: spec.transform.cropped_to(),
+        is_sized: spec.transform.operations_fix_size(),
         resize: spec.transform.resized_to(),
         mean: spec.transform.mean_of_channels(&spec.root)?,
     })

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, NoReturn, TypedDict, final
 
@@ -34,14 +34,27 @@ _Path = str | PathLike[str]
 _Several = _Path | list[_Path] | tuple[_Path, ...]
 _Waits = tuple[int, float]
 
-# Pixels are in the order BGR, and so are mean_values.
+# Pixels are in the order BGR unless color is "rgb", and mean_values are in theirs.
 class _TransformOptions(TypedDict, total=False):
     crop: int | None
     mirror: bool | None
     mean_values: float | Sequence[float] | None
     mean_file: _Path | None
     scale: float | None
-    color: Literal["native", "color", "gray"] | None
+    color: Literal["native", "color", "gray", "rgb"] | None
+    recipe: str | None
+    operations: Sequence[str | Mapping[str, object]] | None
+    resize_shorter: int | None
+    random_resized_crop: int | None
+    center_crop: int | None
+    random_crop: int | None
+    padding: int | None
+    flip: bool | None
+    filter: Literal["nearest", "nearest_exact", "box", "bilinear", "hamming", "bicubic", "lanczos"] | None
+    antialias: bool | None
+    resize_law: Literal["pillow", "pillow13", "torch"] | None
+    mean: float | Sequence[float] | None
+    std: float | Sequence[float] | None
     resize: tuple[int, int] | None
     scaled_decode: bool | None
 
@@ -155,9 +168,10 @@ class Feed:
 
     - the data: `lmdb` (`lmdb_name`), `leveldb`, `tfrecord`, `image_list` (`root_folder`): a path, or several
       in a list; `root`, `access`, `log_gaps`, `index`
-    - images: `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `color`, `resize`, `scaled_decode`, or a
-      `transform` of them; `transform_on`, `dtype`, `layout`, `labels_i64`, `target`, `phase`, `layer`. Pixels
-      are in the order BGR, as OpenCV and Caffe have them, and so are `mean_values`
+    - images: `recipe`, `color`, `operations` and those that have keywords of their own (`Transform` lists
+      them), `mean`, `std`; Caffe's `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `resize`,
+      `scaled_decode`; or a `transform` of all these; `transform_on`, `dtype`, `layout`, `labels_i64`,
+      `target`, `phase`, `layer`. Pixels are in the order BGR, as in OpenCV and Caffe, unless `color` is `"rgb"`
     - `tf.train.Example`s: `fields`, `image`
     - a function of a record that returns a dict of its fields: `decode`, `decode_fields`. Its calls come one
       after the other, on several threads, unless `decode_overlaps=True`
@@ -444,10 +458,16 @@ class Record:
 
 @final
 class Transform:
-    """What is done to every image, whose channels are in the order BGR, as OpenCV and Caffe have them.
+    """What is done to every image. Channels are in the order BGR, as in OpenCV and Caffe, unless color is "rgb".
 
-    - `color`: how encoded images are decoded: `"color"` to 3 channels (in the orientation that EXIF says),
-      `"gray"` to 1 (likewise), `"native"` to as many as the file has (as it lies in the file)
+    - `color`: how encoded images are decoded: `"rgb"` to 3 channels in the order RGB, as Pillow does;
+      `"color"` to 3 in the order BGR (in the orientation that EXIF says), `"gray"` to 1 (likewise),
+      `"native"` to as many as the file has (as it lies in the file)
+    - `recipe`: `"imagenet-train[:SIDE]"`, `"imagenet-eval[:SHORTER:SIDE]"` or `"cifar-train"`
+    - operations, in this order: `resize_shorter`, `random_resized_crop`, `center_crop`, `random_crop` (after
+      `padding`), all of them sides in pixels; `flip`; or `operations`, a list of them as in a spec;
+      `filter`, `antialias` and `resize_law` say how all of them resize
+    - `mean` and `std`, of levels from 0 to 1, one or one for each channel, in the order of the channels
     - `resize`: to (height, width); `scaled_decode`: to decode large JPEGs smaller
     - `crop`: to a square, at a random place in phase train, and at the centre in phase test
     - `mirror`: at random, in every phase, as in Caffe: leave it out for validation

@@ -57,8 +57,8 @@ MADE_BY = ("transform", "dtype", "layout", "phase", "target", "labels_i64", "dec
 class DataLoader:
     """Iterates over a data set, epoch by epoch; each ``iter()`` is one epoch.
 
-    Pixels are in the order **BGR**, as OpenCV and Caffe have them, and so are ``mean_values``:
-    ``images[:, [2, 1, 0]]`` is RGB.
+    Pixels are in the order **BGR**, as OpenCV and Caffe have them, and so are ``mean_values``, unless
+    ``color="rgb"`` or a ``recipe`` says otherwise.
 
     A drop-in for ``torch.utils.data.DataLoader`` in a loop, with the state of torchdata's
     ``StatefulDataLoader``. It takes the keywords of `Feed` except ``epochs`` and ``once``, and these:

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use percolator::Transform;
 use percolator::feed::FeedSpec;
-use percolator::transform::ColorMode;
+use percolator::transform::{ColorMode, Operation, UsualOperations};
 use pyo3::prelude::*;
 
 use super::{Keywords, dtype_of, json};
@@ -54,11 +54,9 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
 /// How encoded images are decoded.
 fn color_of(keywords: &mut Keywords<'_>) -> PyResult<Option<ColorMode>> {
     let Some(name) = keywords.take::<String>("color")? else { return Ok(None) };
-    if ["rgb", "bgr"].contains(&&*name.to_ascii_lowercase()) {
+    if name.eq_ignore_ascii_case("bgr") {
         return Err(errors::value(format!(
-            "color={name:?}: it says how many channels there are (\"color\" is 3, \"gray\" is 1, \"native\" \
-             as many as the file has), and not their order, which is BGR always; make RGB of a batch with \
-             x[:, [2, 1, 0]] (layout NCHW) or x[..., [2, 1, 0]] (NHWC), after mean_values, which are in BGR"
+            "color={name:?}: channels in the order BGR, as OpenCV has them, are \"color\""
         )));
     }
     super::named("color", &name).map(Some)
@@ -66,6 +64,28 @@ fn color_of(keywords: &mut Keywords<'_>) -> PyResult<Option<ColorMode>> {
 
 /// Changes what the keywords of a transform say.
 pub(crate) fn transform_of(keywords: &mut Keywords<'_>, mut transform: Transform) -> PyResult<Transform> {
+    if let Some(name) = keywords.take::<String>("recipe")? {
+        transform = Transform::recipe(&name).map_err(|error| errors::value(error.to_string()))?;
+    }
+    if let Some(operations) = keywords.object("operations") {
+        transform = transform.operations(json::part_of::<Vec<Operation>>("operations", &operations)?);
+    }
+    let usual = UsualOperations {
+        resize_shorter: keywords.take("resize_shorter")?,
+        random_resized_crop: keywords.take("random_resized_crop")?,
+        center_crop: keywords.take("center_crop")?,
+        random_crop: keywords.take("random_crop")?,
+        padding: keywords.take("padding")?,
+        flip: keywords.take("flip")?.unwrap_or_default(),
+        filter: keywords.named("filter")?,
+        antialias: keywords.take("antialias")?,
+        law: keywords.named("resize_law")?,
+    };
+    transform = usual.added_to(transform).map_err(|error| errors::value(error.to_string()))?;
+    let (mean, std) = (keywords.several::<f32>("mean")?, keywords.several::<f32>("std")?);
+    if !mean.is_empty() || !std.is_empty() {
+        transform = transform.normalize(mean, std);
+    }
     transform = with(transform, keywords.take("crop")?, Transform::crop);
     transform = with(transform, keywords.take("mirror")?, Transform::mirror);
     let means = Some(keywords.several::<f32>("mean_values")?).filter(|means| !means.is_empty());

@@ -9,17 +9,16 @@ use serde::de::DeserializeOwned;
 use crate::errors;
 
 /// What other libraries call it, and what does it here.
-const INSTEAD: [(&str, &str); 10] = [
-    ("bgr", "pixels are in the order BGR already, as OpenCV and Caffe have them"),
+const INSTEAD: [(&str, &str); 9] = [
+    ("bgr", "color=\"color\" has the order BGR, as OpenCV and Caffe have it"),
     ("data", "name the kind of the data: lmdb, leveldb, tfrecord or image_list"),
     ("folder", "images in a folder are read by a list of them: image_list"),
-    ("mean", "use mean_values, in the order BGR, or mean_file"),
+    ("normalize", "use mean and std, of levels from 0 to 1"),
     ("num_workers", "use threads: a feed has no worker processes"),
     ("pad", "use last_batch=\"pad\""),
     ("path", "name the kind of the data: lmdb, leveldb, tfrecord or image_list"),
-    ("rgb", "pixels are in the order BGR: turn them, with x[:, [2, 1, 0]] for the layout NCHW"),
+    ("rgb", "use color=\"rgb\""),
     ("size", "use resize=(height, width), or crop"),
-    ("std", "use scale, one factor for all channels; divide each by its own in the loop"),
 ];
 
 /// Keyword arguments. One that is `None` counts as not given.

@@ -71,7 +71,7 @@ impl Bench {
         } else {
             Transform::new()
         };
-        let transform = set.or(kind.transform(transform, is_float));
+        let transform = set.or(kind.transform(transform, is_float))?;
         let feed = described.feed.phase(state.phase()).access(state.open.access()).transform(transform);
         let feed = with(feed, kind.fields(), FeedBuilder::example);
         let batch_size = pipeline.batch_size.unwrap_or(kind.batch_size());

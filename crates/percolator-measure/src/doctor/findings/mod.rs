@@ -23,6 +23,8 @@ pub(in crate::doctor) struct Use {
     pub(in crate::doctor) has_labels: bool,
     pub(in crate::doctor) batch_size: u64,
     pub(in crate::doctor) crop: Option<usize>,
+    /// Whether operations give all images one size.
+    pub(in crate::doctor) is_sized: bool,
     pub(in crate::doctor) resize: Option<[usize; 2]>,
     /// Records are Examples, and not Datums.
     pub(in crate::doctor) has_examples: bool,

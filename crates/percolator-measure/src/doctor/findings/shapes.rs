@@ -16,7 +16,7 @@ pub(super) fn shapes(samples: &[&Sample], used: &Use) -> Option<Finding> {
             return Some(Finding::SmallerThanCrop { shape: shape.to_string(), crop });
         }
     }
-    let is_fixed = used.resize.is_some() || used.crop.is_some();
+    let is_fixed = used.resize.is_some() || used.crop.is_some() || used.is_sized;
     let differs = |shape: &ImageShape| match is_fixed {
         true => shape.channels != first.channels,
         false => *shape != first,
@@ -50,6 +50,7 @@ mod tests {
         for used in [
             Use { crop: Some(40), ..training() },
             Use { resize: Some([40, 40]), ..training() },
+            Use { is_sized: true, ..training() },
             Use { batch_size: 1, ..training() },
         ] {
             assert_eq!(findings(&samples, &used), [], "{used:?}");

@@ -1,7 +1,7 @@
 //! The random numbers that a decoder draws for a record.
 
+use super::RecordId;
 use crate::base::splitmix::{self, SplitMix};
-use crate::record::RecordId;
 
 /// Separates a decoder's numbers from those for crops and mirroring.
 const OF_DECODERS: u64 = 0x6465_636f_6465_7221;

@@ -1,0 +1,184 @@
+//! Operations on whole images, one after the other, as torchvision has them: what comes between decoding and
+//! the elements of a batch.
+//!
+//! ```text
+//! Operation    what a user asks for, and the size it leaves                             operation
+//!              what is impossible about it                                              possible
+//! Chain        the operations of a transform, and the shape that they leave             here
+//! draws        the random choices of a record, by torchvision's laws                      draws
+//! augment      what the policies choose from, policies: AutoAugment's                     augment, policies
+//! run          the pixels, from buffer to buffer                                          run
+//! usual        recipes, and the usual operations as options                               usual
+//! ```
+//!
+//! An operation is a function of the image and of its own random numbers, which depend on the feed's seed, on
+//! the record's epoch and position, and on the operation's place in the chain. So one that is added at the end
+//! leaves what the others draw as it is.
+
+mod augment;
+mod draws;
+mod operation;
+mod policies;
+mod possible;
+mod run;
+mod usual;
+
+use percolator_image::colour::Scratch as ColourScratch;
+use percolator_image::resample::Resampler;
+use percolator_image::{ImageShape, Window};
+
+use super::TransformError;
+use crate::record::random::RecordRandom;
+
+pub use operation::{AutoAugmentPolicy, Operation};
+pub(crate) use run::{ChainScratch, Made};
+pub use usual::UsualOperations;
+
+/// Separates a chain's random numbers from those of decoders.
+const OF_CHAINS: u64 = 0x6f70_6572_6174_696f;
+
+/// The most pixels of an image that an operation makes: those of 8192 x 8192. A thin image whose shorter side
+/// grows would take any memory otherwise.
+const PIXELS_MAX: usize = 1 << 26;
+
+/// The operations of a transform, none of them impossible.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Chain(Vec<Operation>);
+
+impl Chain {
+    /// Checks the operations of a transform; `None` if it has none.
+    pub(super) fn new(operations: &[Operation]) -> Result<Option<Self>, TransformError> {
+        for (place, operation) in operations.iter().enumerate() {
+            let is_early =
+                matches!(operation, Operation::RandomErasing { .. }) && place + 1 < operations.len();
+            let fault =
+                operation.fault().or_else(|| is_early.then(|| "others after it: it comes last".to_owned()));
+            if let Some(fault) = fault {
+                return Err(TransformError::Operation { place: place + 1, name: operation.name(), fault });
+            }
+        }
+        Ok((!operations.is_empty()).then(|| Chain(operations.to_vec())))
+    }
+
+    /// The shape that it leaves, of an image of this shape.
+    ///
+    /// # Errors
+    ///
+    /// [`TransformError`] if a crop is larger than the image is then, or an image would become too large.
+    pub(super) fn output(&self, mut shape: ImageShape) -> Result<ImageShape, TransformError> {
+        for (place, operation) in self.0.iter().enumerate() {
+            if operation.takes_planes() && !matches!(shape.channels, 1 | 3) {
+                let fault = format!("an image of {} channels: allowed are 1 and 3", shape.channels);
+                return Err(TransformError::Operation { place: place + 1, name: operation.name(), fault });
+            }
+            if let &Operation::RandomCrop { height, width, padding } = operation {
+                let [rows, columns] = [shape.height, shape.width].map(|side| side + 2 * padding as usize);
+                Self::check_size(place, operation, [rows, columns], shape)?;
+                if height as usize > rows || width as usize > columns {
+                    return Err(TransformError::RandomCropTooLarge {
+                        place: place + 1,
+                        crop: [height, width],
+                        image: shape,
+                        padding,
+                    });
+                }
+            }
+            let [height, width] = operation.size_after([shape.height, shape.width]);
+            if [height, width] != [shape.height, shape.width] {
+                Self::check_size(place, operation, [height, width], shape)?;
+            }
+            shape = ImageShape { height, width, ..shape };
+        }
+        Ok(shape)
+    }
+
+    /// Fails if an operation would make an image larger than may be.
+    fn check_size(
+        place: usize,
+        operation: &Operation,
+        [height, width]: [usize; 2],
+        image: ImageShape,
+    ) -> Result<(), TransformError> {
+        if height.checked_mul(width).is_some_and(|pixels| pixels <= PIXELS_MAX) {
+            return Ok(());
+        }
+        let fault = format!(
+            "{height}x{width} pixels would be made of an image of {image}: allowed are {PIXELS_MAX} pixels"
+        );
+        Err(TransformError::Operation { place: place + 1, name: operation.name(), fault })
+    }
+
+    /// The first operation that takes the first channel for red.
+    pub(super) fn takes_colours(&self) -> Option<&'static str> {
+        self.0.iter().find(|operation| operation.takes_colours()).map(Operation::name)
+    }
+
+    /// Whether all images have one size afterwards.
+    pub(super) fn fixes_size(&self) -> bool {
+        self.0.iter().any(Operation::fixes_size)
+    }
+
+    /// The part of an image that its first operation reads, if that is a crop.
+    pub(crate) fn part(&self, shape: ImageShape, random: &RecordRandom) -> Option<Window> {
+        let size = [shape.height, shape.width];
+        let mut random = Self::random(random, 0);
+        match self.0.first()? {
+            Operation::RandomResizedCrop { scale, ratio, .. } => {
+                Some(draws::area(size, *scale, *ratio, &mut random))
+            }
+            &Operation::CenterCrop { height, width } => {
+                let to = [height as usize, width as usize];
+                (to[0] <= size[0] && to[1] <= size[1]).then(|| draws::centre(size, to))
+            }
+            &Operation::RandomCrop { height, width, padding: 0 } => {
+                let to = [height as usize, width as usize];
+                (to[0] <= size[0] && to[1] <= size[1]).then(|| draws::place(size, to, &mut random))
+            }
+            _ => None,
+        }
+    }
+
+    /// The random numbers of an operation.
+    fn random(record: &RecordRandom, place: usize) -> RecordRandom {
+        record.fork(OF_CHAINS).fork(place as u64)
+    }
+
+    /// The most bytes that a worker keeps to run it on images of this shape.
+    pub(crate) fn scratch_bytes(&self, mut shape: ImageShape) -> usize {
+        // Each of these buffers stays as large as its largest use.
+        let (mut image, mut between, mut taps, mut colour) = (0, 0, 0, 0);
+        let mut is_ours = false;
+        for operation in &self.0 {
+            let before = [shape.height, shape.width];
+            let [height, width] = operation.size_after(before);
+            let bytes =
+                |rows: usize, columns: usize| rows.saturating_mul(columns).saturating_mul(shape.channels);
+            let made = match operation {
+                Operation::RandomCrop { padding, .. } => {
+                    bytes(before[0] + 2 * *padding as usize, before[1] + 2 * *padding as usize)
+                }
+                operation if operation.resizes() => {
+                    // What the first pass makes, columns first or rows first.
+                    between = bytes(before[0], width).max(bytes(height, before[1])).max(between);
+                    taps = Resampler::held_bytes(before, [height, width]).max(taps);
+                    bytes(height, width)
+                }
+                _ => bytes(height, width),
+            };
+            if operation.takes_planes() {
+                let kernel = match operation {
+                    Operation::GaussianBlur { kernel, .. } => *kernel as usize,
+                    _ => 3,
+                };
+                colour = ColourScratch::held_bytes(before, kernel).max(colour);
+            }
+            // What is read lies in the other buffer, once an operation has made an image.
+            let read = if is_ours { bytes(before[0], before[1]) } else { 0 };
+            image = made.max(read).max(image);
+            is_ours = true;
+            shape = ImageShape { height, width, ..shape };
+        }
+        let kinds = [image.saturating_mul(2), between, taps, colour];
+        kinds.into_iter().fold(0, usize::saturating_add)
+    }
+}
