@@ -333,7 +333,9 @@ impl FeedBuilder {
         for (of, transform) in [("records", Some(&whole)), ("targets", target)] {
             if transform.is_some_and(Transform::scales_in_vain) {
                 tracing::warn!(
-                    layer = %self.spec.layer, of, "scaled_decode has no effect without a resize (that of operations does not count)"
+                    layer = %self.spec.layer,
+                    of,
+                    "scaled_decode has no effect: nothing is resized, or by operations alone"
                 );
             }
         }

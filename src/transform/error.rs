@@ -108,8 +108,8 @@ pub enum TransformError {
 
     /// A random crop is larger than the padded image.
     #[error(
-        "operation {place}, random_crop: {}x{} are cut out, and the image must be at least that, found {image} \
-         with a padding of {padding}", crop[0], crop[1]
+        "operation {place}, random_crop: {}x{} are cut out, and the image must be at least that, found \
+         {image} with a padding of {padding}", crop[0], crop[1]
     )]
     RandomCropTooLarge {
         /// Which of the operations, from 1.

@@ -97,8 +97,8 @@ pub enum ColorMode {
     /// Always 1: Caffe's `force_gray`, OpenCV's `IMREAD_GRAYSCALE`. EXIF orientation is applied.
     Gray,
     /// Always 3, red first: what Pillow's `convert("RGB")` gives, and so torchvision's `ImageFolder`. EXIF
-    /// orientation is not applied. Beside the order of the planes, CMYK differs from [`Color`](Self::Color) by
-    /// up to 2 levels, and grey of 16 bits is cut at 255, as Pillow cuts it.
+    /// orientation is not applied. Beside the order of the planes, CMYK differs from [`Color`](Self::Color)
+    /// by up to 2 levels, and grey of 16 bits is cut at 255, as Pillow cuts it.
     Rgb,
 }
 

@@ -1,5 +1,5 @@
-//! What RandAugment, TrivialAugmentWide and AutoAugment choose from, how strong each is, and how it is done to
-//! an image. As in torchvision, warps take the nearest pixel, and zeros from outside.
+//! What RandAugment, TrivialAugmentWide and AutoAugment choose from, how strong each is, and how it is done
+//! to an image. As in torchvision, warps take the nearest pixel, and zeros from outside.
 
 use percolator_image::colour::{self, Picture, Scratch};
 use percolator_image::warp::{Rotation, Warp, WarpFilter};

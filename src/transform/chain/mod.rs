@@ -11,9 +11,9 @@
 //! usual        recipes, and the usual operations as options                               usual
 //! ```
 //!
-//! An operation is a function of the image and of its own random numbers, which depend on the feed's seed, on
-//! the record's epoch and position, and on the operation's place in the chain. So one that is added at the end
-//! leaves what the others draw as it is.
+//! An operation is a function of the image and of its own random numbers, which depend on the feed's seed,
+//! on the record's epoch and position, and on the operation's place in the chain. So one that is added at the
+//! end leaves what the others draw as it is.
 
 mod augment;
 mod draws;

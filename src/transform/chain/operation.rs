@@ -24,7 +24,8 @@ pub enum Operation {
         #[cfg_attr(feature = "serde", serde(default))]
         resampling: Resampling,
     },
-    /// Resizes so that the shorter side becomes this, and the longer one `side * longer / shorter`, truncated.
+    /// Resizes so that the shorter side becomes this, and the longer one `side * longer / shorter`,
+    /// truncated.
     ResizeShorter {
         /// The shorter side.
         side: u32,

@@ -91,8 +91,8 @@ impl Operation {
                 let is_allowed = (1..=100).contains(&operations) && magnitude < RAND_BINS;
                 (!is_allowed).then(|| {
                     format!(
-                        "{operations} operations of magnitude {magnitude}: allowed are 1 to 100, of less than \
-                         {RAND_BINS}"
+                        "{operations} operations of magnitude {magnitude}: allowed are 1 to 100, of less \
+                         than {RAND_BINS}"
                     )
                 })
             }

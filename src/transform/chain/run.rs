@@ -264,8 +264,8 @@ impl View {
         self.rewrite(shape, given, scratch, |row, _| Some((height - 1 - row, 0)))
     }
 
-    /// Writes another image, row by row, mirrored if that is due: `from` fills what is around a row of the window, and says which row
-    /// that is and where it begins.
+    /// Writes another image, row by row, mirrored if that is due: `from` fills what is around a row of the
+    /// window, and says which row that is and where it begins.
     fn rewrite(
         &mut self,
         shape: ImageShape,

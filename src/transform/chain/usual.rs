@@ -95,8 +95,8 @@ impl UsualOperations {
     ///
     /// # Errors
     ///
-    /// [`TransformError::Unused`] for a padding without a random crop, a filter without anything that resizes,
-    /// or operations beside those that the transform has.
+    /// [`TransformError::Unused`] for a padding without a random crop, a filter without anything that
+    /// resizes, or operations beside those that the transform has.
     pub fn added_to(self, transform: Transform) -> Result<Transform, TransformError> {
         if self.padding.is_some() && self.random_crop.is_none() {
             let what = "the padding of a random crop";

@@ -65,7 +65,11 @@ impl Mean {
 
     /// Prints the mean, and the file that has it.
     fn print(&self, mean: &mean::Mean, file: Option<&Path>) -> anyhow::Result<()> {
-        let (means, stds) = mean.for_pytorch(self.channels.into());
+        let channels = match self.color {
+            ColorArg::Rgb => ChannelsArg::Rgb,
+            _ => self.channels,
+        };
+        let (means, stds) = mean.for_pytorch(channels.into());
         if self.data.json {
             let shape = mean.shape.map(|shape| [shape.channels, shape.height, shape.width]);
             return stdout().json(
@@ -103,6 +107,12 @@ impl Mean {
         };
         writeln!(out, "  mean = [{}]", list(&means))?;
         writeln!(out, "  std = [{}]", list(&stds))?;
+        if mean.are_bytes && matches!(mean.channels.len(), 1 | 3) {
+            let color = if mean.channels.len() == 3 { "--color rgb " } else { "" };
+            let options = |numbers: &[f64]| list(numbers).replace(", ", ",");
+            writeln!(out, "\npercolator feed's options, for encoded images:")?;
+            writeln!(out, "  {color}--mean {} --std {}", options(&means), options(&stds))?;
+        }
         if mean.beyond_caffe > 0 {
             writeln!(
                 out,

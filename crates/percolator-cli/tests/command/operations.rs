@@ -1,17 +1,28 @@
 //! What is done to images today, as options: recipes and single operations.
 
-use crate::dumps::{Dump, golden};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::dumps::{Dump, golden, split};
+
+const SOURCE: &str = "jpg_color_lmdb";
 
 /// The arguments of a feed of some JPEGs, to be dumped.
 fn with_source(args: &[&str]) -> Vec<String> {
-    let source = golden("jpg_color_lmdb").to_str().unwrap().to_owned();
-    let usual = [&source, "--batches", "2", "--batch-size", "2"];
+    let source = golden(SOURCE).to_str().unwrap().to_owned();
+    let usual = [&source, "--batches", "2"];
     usual.iter().chain(args).map(|arg| (*arg).to_owned()).collect()
 }
 
 fn pixels(args: &[&str]) -> Vec<u8> {
-    let dump = Dump::new();
-    dump.pass(with_source(args));
+    pixels_of(2, args)
+}
+
+/// Those of two batches.
+fn pixels_of(batch_size: usize, args: &[&str]) -> Vec<u8> {
+    let (dump, batch_size) = (Dump::new(), batch_size.to_string());
+    dump.pass(with_source(&[args, &["--batch-size", &batch_size]].concat()));
     dump.array("data.npy")
 }
 
@@ -29,6 +40,31 @@ fn a_recipe_is_the_options_that_it_stands_for() {
     assert_ne!(pixels(&train), pixels(&["--recipe", "imagenet-train:32", "--seed", "4"]));
     let padded = pixels(&["--random-crop", "400", "--padding", "400"]);
     assert!(padded.windows(1600).any(|row| row == [0; 1600]), "rows of padding");
+}
+
+#[test]
+fn what_mean_found_is_applied_by_the_options_that_it_prints() {
+    let printed = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        let output = command.arg("mean").arg(golden(SOURCE)).args(args).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let options = |args: &[&str]| {
+        let printed = printed(args);
+        let line = printed.lines().find(|line| line.starts_with("  --color rgb --mean ")).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{printed}"))
+    };
+    let found = options(&[]);
+    assert_eq!(found, options(&["--color", "rgb"]), "of either order");
+    let counted: Value = serde_json::from_str(&printed(&["--json"])).unwrap();
+    let records = usize::try_from(counted["records"].as_u64().unwrap()).unwrap();
+    // Each image twice.
+    let normalized = pixels_of(records, &found.split_whitespace().collect::<Vec<_>>());
+    let elements = split(&normalized).1.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element));
+    let elements: Vec<f64> = elements.map(f64::from).collect();
+    let mean = |of: fn(f64) -> f64| elements.iter().copied().map(of).sum::<f64>() / elements.len() as f64;
+    let (mean, square) = (mean(|element| element), mean(|element| element * element));
+    assert!(mean.abs() < 1e-4 && (square - 1.0).abs() < 1e-3, "{mean} {square}");
 }
 
 #[test]

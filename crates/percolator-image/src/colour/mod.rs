@@ -91,8 +91,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// The most bytes that [`sharpness`](Picture::sharpness) keeps for images of so many rows and columns, and
-    /// [`gaussian_blur`](Picture::gaussian_blur) by a kernel of so many.
+    /// The most bytes that [`sharpness`](Picture::sharpness) keeps for images of so many rows and columns,
+    /// and [`gaussian_blur`](Picture::gaussian_blur) by a kernel of so many.
     #[must_use]
     pub fn held_bytes(size: [usize; 2], kernel: usize) -> usize {
         // Borders of half a kernel on either side, and rows in whole vectors.

@@ -10,8 +10,8 @@ use super::{Resampling, ResizeLaw};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Filter {
-    /// One pixel, which one depends on the law: PyTorch's `nearest` looks at the upper left corner of a pixel,
-    /// Pillow's at its centre.
+    /// One pixel, which one depends on the law: PyTorch's `nearest` looks at the upper left corner of a
+    /// pixel, Pillow's at its centre.
     Nearest,
     /// One pixel, that at the centre.
     NearestExact,

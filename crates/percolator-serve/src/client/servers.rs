@@ -47,8 +47,8 @@ struct Known {
     stale: Instant,
 }
 
-/// What orders the servers for a feed, by rendezvous hashing: its clients all go through them in one order, and
-/// those of other feeds in others.
+/// What orders the servers for a feed, by rendezvous hashing: its clients all go through them in one order,
+/// and those of other feeds in others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FeedDigest([u8; 32]);
 
