@@ -575,7 +575,7 @@ mod tests {
             )
         {
             let shape = ImageShape { channels: 3, height: 5, width: width + 3 };
-            let bytes: Vec<u8> = (0..3 * 5 * (width + 3)).map(|at| (at * 37 % 251) as u8).collect();
+            let bytes: Vec<u8> = (0..=250).cycle().step_by(37).take(3 * 5 * (width + 3)).collect();
             let window = percolator_image::Window { top: 1, left: 2, height: 3, width };
             let planes = percolator_image::Planes { shape, bytes: &bytes };
             let made = Made { planes, window, is_mirrored: mirrored, erased: None };

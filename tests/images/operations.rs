@@ -278,10 +278,30 @@ fn what_is_impossible_is_refused_before_the_first_batch() {
             plain(new().operation(Operation::RandAugment { operations: 2, magnitude: 31 })),
             "2 operations of magnitude 31",
         ),
+        (plain(new().operation(Operation::random_crop(4000, 4))), "random_crop: 4000x4000 are cut out"),
+        (
+            plain(new().operation(Operation::GaussianBlur {
+                kernel: 3,
+                sigma: [1e-50, 1.0],
+                probability: 1.0,
+            })),
+            "allowed are 0.001 and more",
+        ),
+        (plain(new().operation(Operation::random_crop(8, 1 << 20))), "pixels would be made of an image of"),
+    ] {
+        assert!(found.contains(words), "{found}");
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_before_the_first_batch() {
+    let new = || Transform::new().color(ColorMode::Rgb);
+    let plain = |transform: Transform| refused(&transform, |feed| feed);
+    let crop = || Operation::center_crop(24);
+    for (found, words) in [
         (plain(new().operation(crop()).crop(3)), "operations take the place of the crop"),
         (plain(new().operation(crop()).mirror(true)), "operations take the place of the mirror"),
         (plain(new().operation(crop()).resize(3, 3)), "operations take the place of the resize"),
-        (plain(new().operation(Operation::random_crop(4000, 4))), "random_crop: 4000x4000 are cut out"),
         (plain(new().operation(crop()).normalize(MEAN, [0.1, 0.0, 0.2])), "no deviation of 0"),
         (
             plain(new().operation(crop()).normalize([0.1; 2], [0.1; 2])),
@@ -303,15 +323,6 @@ fn what_is_impossible_is_refused_before_the_first_batch() {
             }),
             "operations are for images alone, on the host, and not of a target",
         ),
-        (
-            plain(new().operation(Operation::GaussianBlur {
-                kernel: 3,
-                sigma: [1e-50, 1.0],
-                probability: 1.0,
-            })),
-            "allowed are 0.001 and more",
-        ),
-        (plain(new().operation(Operation::random_crop(8, 1 << 20))), "pixels would be made of an image of"),
         (
             refused(&new().operation(crop()), |feed| feed.target(Target::float_data())),
             "operations are for images alone, on the host, and not beside a target",
