@@ -13,7 +13,7 @@
 //! it is does not happen. Pillow has 22 bits; PyTorch has as many as leave its largest weight in an `i16`.
 //!
 //! A pass combines neighbours in one direction, so it is vector code across the other direction. Down columns
-//! that is as pixels lie. Along rows, 32 rows at a time are transposed first ([`passes`]).
+//! that is as pixels lie. Along rows, 32 rows at a time are transposed first.
 
 mod nearest;
 mod passes;
