@@ -130,7 +130,7 @@ pub enum TransformError {
     #[error("a normalization takes the place of mean and scale, found {found} as well")]
     NormalizedTwice {
         /// What is set as well.
-        found: String,
+        found: &'static str,
     },
 
     /// A normalization has neither one value nor one for each channel.

@@ -256,13 +256,12 @@ impl Transformer {
     fn erase(&self, part: percolator_image::Window, channels: usize, width: usize, out: &mut [u8]) {
         let percolator_image::Window { top, left, height, width: across } = part;
         let bytes = self.dtype.size();
-        let rows = match self.layout {
-            Layout::Nchw => out.chunks_exact_mut(out.len() / channels),
-            // One plane, whose pixels have all channels.
-            Layout::Nhwc => out.chunks_exact_mut(out.len()),
+        // Planes, and the bytes of a pixel in each.
+        let (planes, pixel) = match self.layout {
+            Layout::Nchw => (channels, bytes),
+            Layout::Nhwc => (1, bytes * channels),
         };
-        let pixel = if self.layout == Layout::Nhwc { bytes * channels } else { bytes };
-        for plane in rows {
+        for plane in out.chunks_exact_mut(out.len() / planes) {
             for row in plane.chunks_exact_mut(width * pixel).skip(top).take(height) {
                 row[left * pixel..(left + across) * pixel].fill(0);
             }
@@ -437,7 +436,7 @@ fn normalized(
 ) -> Result<Mean, TransformError> {
     let twice = [("a mean", has_mean), ("a scale", scale != 1.0)];
     if let Some((found, _)) = twice.into_iter().find(|(_, is_set)| *is_set) {
-        return Err(TransformError::NormalizedTwice { found: found.to_owned() });
+        return Err(TransformError::NormalizedTwice { found });
     }
     let is_possible = mean.len() == std.len()
         && !mean.is_empty()

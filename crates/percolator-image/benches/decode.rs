@@ -1,6 +1,6 @@
 //! How fast one thread decodes JPEGs: whole, and a random crop of 227 as a training net takes it. Then,
 //! resized to a smaller size: from the whole image and from one decoded at a reduced size, and how far the
-//! pixels of the two are apart.
+//! pixels of the two are apart. At last, decoded pictures are resized to 224x224 as Pillow and as PyTorch do.
 //!
 //! `cargo bench --package percolator-image`; with `--features turbojpeg` (cmake and nasm) beside
 //! libjpeg-turbo, which always decodes the whole image, to interleaved pixels. The decoders alternate,
@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
-use percolator_image::{ColorMode, ImageFileDecoder, Window};
+use percolator_image::resample::{Filter, Resampler, Resampling, ResizeLaw};
+use percolator_image::{ColorMode, ImageFileDecoder, ImageShape, Planes, Window};
 
 const ROUNDS: usize = 15;
 
@@ -116,6 +117,37 @@ fn bench(size: (usize, usize), scaled: bool) -> ImageFileDecoder {
     if scaled { bench.scaled() } else { bench }
 }
 
+/// Resizes the pictures of these files, which are decoded before, in turn.
+fn resampled(files: &[Vec<u8>], how: Resampling) -> Decode {
+    const TO: [usize; 2] = [224, 224];
+
+    let mut decoder = ImageFileDecoder::new(ColorMode::Rgb);
+    let mut decoded = |file: &Vec<u8>| {
+        let Planes { shape, bytes } = decoder.decode(file).unwrap();
+        (shape, bytes.to_vec())
+    };
+    let pictures: Vec<(ImageShape, Vec<u8>)> = files.iter().map(&mut decoded).collect();
+    let (mut resampler, mut out, mut next) = (Resampler::default(), vec![0; 3 * TO[0] * TO[1]], 0);
+    Box::new(move |_| {
+        let (shape, bytes) = &pictures[next % pictures.len()];
+        let window = Window { top: 0, left: 0, height: shape.height, width: shape.width };
+        resampler.resize(Planes { shape: *shape, bytes }, window, how, TO, &mut out).unwrap();
+        black_box(&out);
+        next += 1;
+    })
+}
+
+fn compare_resampled(files: &[Vec<u8>], times_each: usize) {
+    let of = |filter, law| resampled(files, Resampling { filter, law, ..Resampling::default() });
+    let resizes = [
+        ("bilinear", of(Filter::Bilinear, ResizeLaw::Pillow)),
+        ("bicubic", of(Filter::Bicubic, ResizeLaw::Pillow)),
+        ("lanczos", of(Filter::Lanczos, ResizeLaw::Pillow)),
+        ("bilinear, PyTorch's", of(Filter::Bilinear, ResizeLaw::Torch)),
+    ];
+    compare(files, times_each, resizes.into());
+}
+
 /// A file of the same image, `times` as wide and high.
 fn enlarged(file: &[u8], times: usize) -> Vec<u8> {
     let shape = ImageFileDecoder::new(ColorMode::Color).shape(file).unwrap();
@@ -155,6 +187,8 @@ fn main() {
         println!("\nto {}x{}", size.0, size.1);
         compare_resized(&files, TIMES, size);
     }
+    println!("\nto 224x224, decoded before");
+    compare_resampled(&files, TIMES);
     let large: Vec<Vec<u8>> = files.iter().map(|file| enlarged(file, 4)).collect();
     for size in [(512, 512), (256, 256), (128, 128)] {
         println!("\n4 times as wide and high, {} bytes on average, to {}x{}", bytes(&large), size.0, size.1);

@@ -54,6 +54,7 @@ pub mod colour;
 mod error;
 mod exif;
 mod jpeg;
+mod luma;
 mod planes;
 mod png;
 pub mod resample;

@@ -3,10 +3,27 @@
 
 use percolator_image::Window;
 
+use super::Operation;
 use crate::record::random::RecordRandom;
 
 /// How often a part of an image is drawn before the middle is taken.
 const TRIES: usize = 10;
+
+/// The part of an image of this size that an operation cuts out first, if it does: all else is not read.
+pub(super) fn cut(operation: &Operation, size: [usize; 2], random: &mut RecordRandom) -> Option<Window> {
+    match *operation {
+        Operation::RandomResizedCrop { scale, ratio, .. } => Some(area(size, scale, ratio, random)),
+        Operation::CenterCrop { height, width } => {
+            let [rows, columns] = size;
+            Some(centre(size, [rows.min(height as usize), columns.min(width as usize)]))
+        }
+        Operation::RandomCrop { height, width, padding: 0 } => {
+            let to = [height as usize, width as usize];
+            (to[0] <= size[0] && to[1] <= size[1]).then(|| place(size, to, random))
+        }
+        _ => None,
+    }
+}
 
 /// Whether something happens, this often.
 pub(super) fn happens(probability: f64, random: &mut RecordRandom) -> bool {
@@ -29,12 +46,7 @@ pub(super) fn up_to(most: usize, random: &mut RecordRandom) -> usize {
     clippy::cast_sign_loss,
     reason = "sides are far below 2^53, and not negative"
 )]
-pub(super) fn area(
-    [rows, columns]: [usize; 2],
-    scale: [f64; 2],
-    ratio: [f64; 2],
-    random: &mut RecordRandom,
-) -> Window {
+fn area([rows, columns]: [usize; 2], scale: [f64; 2], ratio: [f64; 2], random: &mut RecordRandom) -> Window {
     let all = (rows * columns) as f64;
     let logs = ratio.map(f64::ln);
     for _ in 0..TRIES {
@@ -106,7 +118,7 @@ pub(super) fn place(
 }
 
 /// The place of `CenterCrop`, in an image that is not smaller: halves are rounded to even.
-pub(super) fn centre([rows, columns]: [usize; 2], [height, width]: [usize; 2]) -> Window {
+fn centre([rows, columns]: [usize; 2], [height, width]: [usize; 2]) -> Window {
     let middle = |left: usize| left / 2 + usize::from(left % 4 == 3);
     Window { top: middle(rows - height), left: middle(columns - width), height, width }
 }

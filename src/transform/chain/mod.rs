@@ -118,24 +118,9 @@ impl Chain {
         self.0.iter().any(Operation::fixes_size)
     }
 
-    /// The part of an image that its first operation reads, if that is a crop.
+    /// The part of an image that its first operation reads, if that is not all of it.
     pub(crate) fn part(&self, shape: ImageShape, random: &RecordRandom) -> Option<Window> {
-        let size = [shape.height, shape.width];
-        let mut random = Self::random(random, 0);
-        match self.0.first()? {
-            Operation::RandomResizedCrop { scale, ratio, .. } => {
-                Some(draws::area(size, *scale, *ratio, &mut random))
-            }
-            &Operation::CenterCrop { height, width } => {
-                let to = [height as usize, width as usize];
-                (to[0] <= size[0] && to[1] <= size[1]).then(|| draws::centre(size, to))
-            }
-            &Operation::RandomCrop { height, width, padding: 0 } => {
-                let to = [height as usize, width as usize];
-                (to[0] <= size[0] && to[1] <= size[1]).then(|| draws::place(size, to, &mut random))
-            }
-            _ => None,
-        }
+        draws::cut(self.0.first()?, [shape.height, shape.width], &mut Self::random(random, 0))
     }
 
     /// The random numbers of an operation.

@@ -81,18 +81,17 @@ impl View {
     ) -> Result<(), DecodeError> {
         let size = [self.window.height, self.window.width];
         let after = operation.size_after(size);
+        if let Some(part) = draws::cut(operation, size, random) {
+            self.narrow(part);
+        }
         match operation {
-            Operation::Resize { resampling, .. } | Operation::ResizeShorter { resampling, .. } => {
-                self.resize(*resampling, after, given, scratch)
-            }
-            Operation::RandomResizedCrop { scale, ratio, resampling, .. } => {
-                self.narrow(draws::area(size, *scale, *ratio, random));
+            Operation::Resize { resampling, .. }
+            | Operation::ResizeShorter { resampling, .. }
+            | Operation::RandomResizedCrop { resampling, .. } => {
                 self.resize(*resampling, after, given, scratch)
             }
             Operation::CenterCrop { .. } => {
                 let [rows, columns] = [0, 1].map(|at| after[at].saturating_sub(size[at]));
-                // Nothing is padded that would be cut off.
-                self.narrow(draws::centre(size, [after[0].min(size[0]), after[1].min(size[1])]));
                 if rows == 0 && columns == 0 {
                     return Ok(());
                 }
@@ -100,10 +99,9 @@ impl View {
                 let sides = [rows / 2, columns / 2, rows.div_ceil(2), columns.div_ceil(2)];
                 self.pad(sides, given, scratch)
             }
+            Operation::RandomCrop { padding: 0, .. } => Ok(()),
             Operation::RandomCrop { padding, .. } => {
-                if *padding > 0 {
-                    self.pad([*padding as usize; 4], given, scratch)?;
-                }
+                self.pad([*padding as usize; 4], given, scratch)?;
                 self.narrow(draws::place([self.window.height, self.window.width], after, random));
                 Ok(())
             }
@@ -188,12 +186,15 @@ impl View {
 
     /// Brings the image into a buffer of ours, whole and as it looks.
     fn own(&mut self, given: Planes<'_>, scratch: &mut ChainScratch) -> Result<(), DecodeError> {
-        let Window { height, width, .. } = self.window;
-        let shape = ImageShape { height, width, ..self.shape };
-        if !self.is_given && !self.is_mirrored && shape == self.shape {
+        if !self.is_given && !self.is_mirrored && self.looks() == self.shape {
             return Ok(());
         }
-        self.rewrite(shape, given, scratch, |row, _| Some((row, 0)))
+        self.rewrite(self.looks(), given, scratch, |row, _| Some((row, 0)))
+    }
+
+    /// The shape of what the image looks like.
+    fn looks(&self) -> ImageShape {
+        ImageShape { height: self.window.height, width: self.window.width, ..self.shape }
     }
 
     /// Takes a part of what the image looks like.
@@ -216,7 +217,9 @@ impl View {
             return Ok(());
         }
         // A resize of a mirrored image rounds in other places than the mirrored resize of an image.
-        self.settle(given, scratch)?;
+        if self.is_mirrored {
+            self.own(given, scratch)?;
+        }
         let ChainScratch { resampler, image, made, .. } = scratch;
         let shape = ImageShape { height: to[0], width: to[1], ..self.shape };
         let bytes = if self.is_given { given.bytes } else { &image[..elements(self.shape)] };
@@ -248,20 +251,10 @@ impl View {
         })
     }
 
-    /// Mirrors what has yet to be mirrored.
-    fn settle(&mut self, given: Planes<'_>, scratch: &mut ChainScratch) -> Result<(), DecodeError> {
-        if !self.is_mirrored {
-            return Ok(());
-        }
-        let shape = ImageShape { height: self.window.height, width: self.window.width, ..self.shape };
-        self.rewrite(shape, given, scratch, |row, _| Some((row, 0)))
-    }
-
     /// Mirrors top to bottom.
     fn turn_over(&mut self, given: Planes<'_>, scratch: &mut ChainScratch) -> Result<(), DecodeError> {
-        let height = self.window.height;
-        let shape = ImageShape { height, width: self.window.width, ..self.shape };
-        self.rewrite(shape, given, scratch, |row, _| Some((height - 1 - row, 0)))
+        let last = self.window.height - 1;
+        self.rewrite(self.looks(), given, scratch, |row, _| Some((last - row, 0)))
     }
 
     /// Writes another image, row by row, mirrored if that is due: `from` fills what is around a row of the
@@ -414,8 +407,8 @@ mod tests {
                 Operation::Resize { resampling, .. } | Operation::ResizeShorter { resampling, .. } => {
                     self.resized(*resampling, to)
                 }
-                Operation::RandomResizedCrop { scale, ratio, resampling, .. } => {
-                    self.window(draws::area(size, *scale, *ratio, random)).resized(*resampling, to)
+                Operation::RandomResizedCrop { resampling, .. } => {
+                    self.window(draws::cut(operation, size, random).unwrap()).resized(*resampling, to)
                 }
                 Operation::CenterCrop { .. } => {
                     let room = [0, 1].map(|at| size[at].max(to[at]));
@@ -424,7 +417,8 @@ mod tests {
                         -(((room[1] - size[1]) / 2) as isize),
                         room,
                     );
-                    padded.window(draws::centre(room, to))
+                    let [top, left] = [0, 1].map(|at| ((room[at] - to[at]) as f64 / 2.0).round_ties_even());
+                    padded.cut(top as isize, left as isize, to)
                 }
                 Operation::RandomCrop { padding, .. } => {
                     let (by, room) = (*padding as isize, size.map(|side| side + 2 * *padding as usize));

@@ -2,6 +2,7 @@
 
 use super::{Picture, blended, single};
 use crate::ImageShape;
+use crate::luma::grey;
 use crate::simd::{InstructionSet, Kernel};
 
 impl<'a> Picture<'a> {
@@ -166,12 +167,4 @@ impl Kernel for Sum<'_> {
         }
         sum
     }
-}
-
-#[inline(always)]
-fn grey(red: u8, green: u8, blue: u8) -> u8 {
-    let sum = 19_595 * u32::from(red) + 38_470 * u32::from(green) + 7_471 * u32::from(blue) + (1 << 15);
-    #[expect(clippy::cast_possible_truncation, reason = "the factors add up to 2^16")]
-    let grey = (sum >> 16) as u8;
-    grey
 }

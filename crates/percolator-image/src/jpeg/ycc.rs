@@ -4,17 +4,16 @@
 //! R = Y + (1.40200 * Cr)                       Cb, Cr about 128, products to 16 fractional bits,
 //! G = Y - (0.34414 * Cb) - (0.71414 * Cr)      rounded half up, sums clamped to 0..=255
 //! B = Y + (1.77200 * Cb)
-//! grey = 0.29900 * R + 0.58700 * G + 0.11400 * B
+//! grey = that of luma.rs
 //! ```
+
+use crate::luma;
 
 const HALF: i32 = 1 << 15;
 const CR_TO_RED: i32 = 91_881;
 const CB_TO_GREEN: i32 = -22_554;
 const CR_TO_GREEN: i32 = -46_802;
 const CB_TO_BLUE: i32 = 116_130;
-const RED_TO_GREY: u32 = 19_595;
-const GREEN_TO_GREY: u32 = 38_470;
-const BLUE_TO_GREY: u32 = 7_471;
 
 /// Converts a row of Y, Cb, Cr to rows of B, G, R.
 #[inline(always)]
@@ -32,11 +31,7 @@ pub(super) fn to_bgr([luma, cb, cr]: [&[u8]; 3], [blue, green, red]: [&mut [u8];
 #[inline(always)]
 pub(super) fn to_grey([red, green, blue]: [&[u8]; 3], grey: &mut [u8]) {
     for (((&red, &green), &blue), grey) in red.iter().zip(green).zip(blue).zip(grey) {
-        let [red, green, blue] = [red, green, blue].map(u32::from);
-        let sum = RED_TO_GREY * red + GREEN_TO_GREY * green + BLUE_TO_GREY * blue;
-        #[expect(clippy::cast_possible_truncation, reason = "the factors add up to 2^16")]
-        let level = ((sum + HALF.unsigned_abs()) >> 16) as u8;
-        *grey = level;
+        *grey = luma::grey(red, green, blue);
     }
 }
 

@@ -34,7 +34,7 @@ use crate::exif::Orientation;
 use crate::simd::InstructionSet;
 use crate::{ImageShape, Planes, elements, turn};
 use draw::{Around, Draw, Nearest};
-use walk::{Fixed, Projected, Straight, Summed, Walk};
+use walk::{Fixed, Projected, Summed, Walk};
 
 /// How a pixel is found at a place of an image.
 #[non_exhaustive]
@@ -175,7 +175,7 @@ impl Warp {
                 Some(fixed) => nearest(fixed, draw),
                 None => nearest(Summed::new(matrix, to), draw),
             },
-            How::Matrix(matrix) => between(Straight::new(matrix), filter, draw),
+            How::Matrix(matrix) => between(Projected::of_matrix(matrix), filter, draw),
             How::Perspective(coefficients) => {
                 let walk = Projected::new(coefficients);
                 match filter {

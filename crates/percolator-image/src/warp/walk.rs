@@ -156,40 +156,7 @@ impl Centre {
     }
 }
 
-/// Places by a matrix.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Straight {
-    matrix: [f64; 6],
-    centre: Centre,
-}
-
-impl Straight {
-    pub(super) fn new(matrix: [f64; 6]) -> Self {
-        Straight { matrix, centre: Centre::FIRST }
-    }
-}
-
-impl Walk for Straight {
-    #[inline(always)]
-    fn places(&mut self) -> Places {
-        let m = &self.matrix;
-        let y = self.centre.y;
-        let [mut across, mut down] = [self.centre.columns(); 2];
-        for (across, down) in across.iter_mut().zip(&mut down) {
-            let x = *across;
-            *across = m[0] * x + m[1] * y + m[2];
-            *down = m[3] * x + m[4] * y + m[5];
-        }
-        [across, down]
-    }
-
-    #[inline(always)]
-    fn next_row(&mut self) {
-        self.centre.next_row();
-    }
-}
-
-/// Places by a perspective.
+/// Places by a perspective, or by a matrix: its distance is 1, and dividing by that changes no bit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Projected {
     coefficients: [f64; 8],
@@ -197,6 +164,10 @@ pub(super) struct Projected {
 }
 
 impl Projected {
+    pub(super) fn of_matrix([a, b, c, d, e, f]: [f64; 6]) -> Self {
+        Self::new([a, b, c, d, e, f, 0.0, 0.0])
+    }
+
     pub(super) fn new(coefficients: [f64; 8]) -> Self {
         Projected { coefficients, centre: Centre::FIRST }
     }
