@@ -1,5 +1,5 @@
-//! The grey of a colour, as libjpeg and Pillow compute it: `0.299 R + 0.587 G + 0.114 B`, in 16 fractional bits,
-//! rounded half up.
+//! The grey of a colour, as libjpeg and Pillow compute it: `0.299 R + 0.587 G + 0.114 B`, in 16 fractional
+//! bits, rounded half up.
 
 /// The grey of red, green and blue.
 #[inline(always)]
