@@ -239,6 +239,11 @@ pub struct TrainingLoop;
 
 /// The guide's code compiles.
 #[cfg(doctest)]
+#[doc = include_str!("../docs/guide/transforms.md")]
+pub struct Transforms;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
 #[doc = include_str!("../docs/guide/bad-records.md")]
 pub struct BadRecordsGuide;
 

@@ -67,6 +67,17 @@ pub enum RecordCause {
         /// The batch's.
         batch: ImageShape,
     },
+    /// Its crops do not have the shape of those of its batch.
+    #[error(
+        "its crops are {found}, and those of the first record of its batch are {batch}: decode all as color, \
+         or all as gray"
+    )]
+    View {
+        /// The field that they would make.
+        found: String,
+        /// The batch's.
+        batch: String,
+    },
     /// It holds floats, but its batch started with bytes for a device to transform.
     #[error(
         "the record holds floats, but the first record of its batch holds bytes; a device transforms records \
@@ -117,6 +128,19 @@ pub enum RecordCause {
     /// It has no target although the feed has targets.
     #[error("the record has no float_data to take its target from")]
     NoTarget,
+    /// Its label is not one of the classes.
+    #[error(
+        "its label is {label}, and soft labels are of {classes} classes, from 0 to {}: say how many there are \
+         ({}), or map the labels",
+        classes - 1,
+        words(".soft_labels(...)", "--soft-labels", "soft_labels=...")
+    )]
+    Class {
+        /// The label.
+        label: i32,
+        /// How many classes there are.
+        classes: usize,
+    },
     /// Handling it panicked.
     #[error("handling the record panicked: {message}; unless the decoder is yours, this is a bug: report it")]
     Panicked {
@@ -162,6 +186,7 @@ impl RecordCause {
         match self {
             RecordCause::Companion { cause, .. } => cause.is_of_record(),
             RecordCause::Shape { .. }
+            | RecordCause::View { .. }
             | RecordCause::FloatsAmongBytes
             | RecordCause::BatchTooLarge { .. }
             | RecordCause::NotOfRecord { .. }
@@ -176,7 +201,8 @@ impl RecordCause {
             | RecordCause::TargetSize { .. }
             | RecordCause::Field(_)
             | RecordCause::Other { .. }
-            | RecordCause::NoTarget => true,
+            | RecordCause::NoTarget
+            | RecordCause::Class { .. } => true,
         }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) mod fault;
 pub(crate) mod field;
 mod layout;
 pub(crate) mod memory;
+pub(crate) mod mix;
 mod row;
 
 use std::cell::UnsafeCell;

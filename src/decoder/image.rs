@@ -2,11 +2,14 @@
 //! Example with an image, which stands for one.
 
 use super::example::{ExampleFront, Found};
+use super::labels::Labels;
+use super::views::Views;
 use super::{Decoded, RecordDecoder, WorkerSetup};
 use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout};
 use crate::batch::Row;
 use crate::batch::fault::RecordCause;
 use crate::batch::field::Field;
+use crate::batch::mix::MixedFields;
 use crate::source::Files;
 use crate::source::Record;
 use crate::transform::{Chain, ChainScratch, Cutter, Draw, Scratch, TransformError, Transformer};
@@ -25,6 +28,12 @@ pub(crate) mod name {
     pub(crate) const LABEL_F32: &str = "label_f32";
     /// Its label as an i64, if requested.
     pub(crate) const LABEL_I64: &str = "label_i64";
+    /// A share of each class, as an f32, if requested.
+    pub(crate) const LABEL_SOFT: &str = "label_soft";
+    /// The label of the image that it is mixed with, as an i64, if batches are mixed.
+    pub(crate) const LABEL_MIXED: &str = "label_mixed";
+    /// The share of its own label, as an f32, if batches are mixed.
+    pub(crate) const LABEL_WEIGHT: &str = "label_weight";
 }
 
 /// The number of the pixel field. The target, if any, and the labels follow it.
@@ -40,8 +49,9 @@ pub(crate) struct ImageDecoder {
     /// The host's part of the transform, if a device does the rest.
     pub(crate) cutter: Option<Cutter>,
     pub(crate) target: Option<TargetDecoder>,
-    /// Whether there is a field for labels as i64.
-    pub(crate) has_wide_labels: bool,
+    pub(crate) labels: Labels,
+    /// More crops of each image; then its own transform has operations, too.
+    pub(crate) views: Vec<Views>,
 }
 
 /// Decodes each record's second image.
@@ -88,7 +98,7 @@ impl ToolBytes {
         } else {
             0
         };
-        let chain = transformer.chain().map_or(0, |chain| chain.scratch_bytes(input));
+        let chain = chained_bytes(transformer, input);
         let scratch = elements.saturating_mul(size_of::<f32>());
         Ok(ToolBytes { decoder: decoder.saturating_add(chain), scratch })
     }
@@ -96,6 +106,11 @@ impl ToolBytes {
     fn max(self, other: Self) -> Self {
         ToolBytes { decoder: self.decoder.max(other.decoder), scratch: self.scratch.max(other.scratch) }
     }
+}
+
+/// The bytes to which the buffers of a transform's operations grow.
+fn chained_bytes(transformer: &Transformer, input: ImageShape) -> usize {
+    transformer.chain().map_or(0, |chain| chain.scratch_bytes(input))
 }
 
 /// A record before its transform.
@@ -107,8 +122,10 @@ pub(crate) struct Input {
 }
 
 /// The shapes of a batch of one record.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 struct Shapes {
+    /// Of the image before its transform.
+    input: ImageShape,
     pixels: BatchShape,
     /// What the device makes of the pixels, if it transforms them.
     transformed: Option<BatchShape>,
@@ -122,7 +139,7 @@ impl RecordDecoder for ImageDecoder {
         if let Some(front) = &self.front {
             front.check(first.value)?;
         }
-        Ok(self.fields_of(self.shapes(first)?))
+        self.fields_of(self.shapes(first)?)
     }
 
     /// Windows that the device transforms are of bytes or of floats, and a target has its own shape.
@@ -131,21 +148,24 @@ impl RecordDecoder for ImageDecoder {
             .front
             .as_ref()
             .is_some_and(|front| front.has_fixed_channels(self.transformer.decode().color));
-        self.cutter.is_some() || self.target.is_some() || !self.transformer.has_one_shape(channels_are_fixed)
+        let mut transformers =
+            std::iter::once(&self.transformer).chain(self.views.iter().map(|views| &views.transformer));
+        let have_one_shape = transformers.all(|transformer| transformer.has_one_shape(channels_are_fixed));
+        self.cutter.is_some() || self.target.is_some() || !have_one_shape
     }
 
     fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
-        let shapes = self.shapes(first)?;
-        let data = &fields[DATA];
-        let target = self.target.as_ref().map(|_| fields[TARGET].image_shape(1));
-        let found = Shapes { pixels: data.image_shape(1), transformed: data.made_on_device(), target };
-        Ok((found != shapes).then(|| self.fields_of(shapes)))
+        let found = self.fields_of(self.shapes(first)?)?;
+        Ok((found != fields).then_some(found))
     }
 
     fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
         let datum = self.first_datum(first)?;
         let input = image_shape(&self.transformer, &datum)?;
         let mut tools = ToolBytes::of(&self.transformer, &datum, input)?;
+        // At most: views use the same buffers, each of which grows to its largest use.
+        let of_views = self.views.iter().map(|views| chained_bytes(&views.transformer, input));
+        tools.decoder = of_views.fold(tools.decoder, usize::saturating_add);
         if self.is_interleaved() {
             tools.decoder = tools.decoder.saturating_add(datum.data.len());
         }
@@ -203,24 +223,23 @@ impl ImageDecoder {
             }
         };
         let target = self.target.as_ref().map(|target| target.shape(record, &datum)).transpose()?;
-        Ok(Shapes { pixels, transformed, target })
+        Ok(Shapes { input, pixels, transformed, target })
     }
 
-    fn fields_of(&self, shapes: Shapes) -> Vec<Field> {
-        let Shapes { pixels, transformed, target } = shapes;
+    fn fields_of(&self, shapes: Shapes) -> Decoded<Vec<Field>> {
+        let Shapes { input, pixels, transformed, target } = shapes;
         let data = Field::image(name::DATA, pixels);
         let mut fields = vec![match transformed {
             Some(transformed) => data.transformed(transformed),
             None => data,
         }];
         fields.extend(target.map(|shape| Field::image(name::TARGET, shape)));
-        fields.push(Field::scalar(name::LABEL, Dtype::I32));
-        fields.push(Field::scalar(name::LABEL_F32, Dtype::F32));
-        if self.has_wide_labels {
-            fields.push(Field::scalar(name::LABEL_I64, Dtype::I64));
+        fields.extend(self.labels.fields());
+        for views in &self.views {
+            fields.push(views.field(input).map_err(RecordCause::from)?);
         }
         fields.extend(self.front.iter().flat_map(|front| front.fields().fields()));
-        fields
+        Ok(fields)
     }
 
     /// Whether pixels that are not encoded have their channels side by side.
@@ -233,17 +252,27 @@ impl ImageDecoder {
         DATA + 1 + usize::from(self.target.is_some())
     }
 
+    /// The number of the first field with more crops.
+    fn view(&self) -> usize {
+        self.label() + self.labels.count()
+    }
+
+    /// The fields that are mixed, if batches are.
+    pub(crate) fn mixed_fields(&self) -> Option<MixedFields> {
+        self.labels.mixed_fields(DATA, self.label())
+    }
+
     fn write(&self, record: &Record<'_>, row: &mut Row<'_>, tools: &mut Tools) -> Result<(), RecordCause> {
         let draw = row.draw();
         let datum = self.datum(record.value, &mut tools.found)?;
         let Tools { decoder, chain: of_chain, scratch, found } = tools;
         if let (Some(front), Some(found)) = (&self.front, found) {
-            let first = self.label() + 2 + usize::from(self.has_wide_labels);
+            let first = self.view() + self.views.len();
             front.fields().write(record.value, found, row, first)?;
         }
         if let Some(chain) = self.transformer.chain() {
             self.write_chained(chain, &datum, row, decoder, of_chain, scratch)?;
-            return self.write_labels(&datum, row);
+            return self.labels.write(datum.label, row, self.label());
         }
         let image = image(&self.transformer, &datum, draw, self.is_interleaved(), decoder)?;
         let input = image.shape;
@@ -254,7 +283,7 @@ impl ImageDecoder {
         if let Some(target) = &self.target {
             target.of(record, &datum)?.write(input, draw, row, tools)?;
         }
-        self.write_labels(&datum, row)
+        self.labels.write(datum.label, row, self.label())
     }
 
     /// Runs the operations on a record's image, and writes what they make.
@@ -269,7 +298,9 @@ impl ImageDecoder {
     ) -> Result<(), RecordCause> {
         let (wanted, random) = (self.transformer.decode(), row.random());
         let planes = if datum.encoded {
-            decoder.decode(datum.data, wanted, |shape| chain.part(shape, &random))?
+            // More crops read other parts.
+            let part = |shape| if self.views.is_empty() { chain.part(shape, &random) } else { None };
+            decoder.decode(datum.data, wanted, part)?
         } else {
             let image = datum.image()?;
             match image.pixels {
@@ -290,15 +321,9 @@ impl ImageDecoder {
             return Err(RecordCause::Shape { found, batch });
         }
         let made = chain.run(planes, &random, scratch)?;
-        Ok(self.transformer.finish(made, row.bytes_mut(DATA), last)?)
-    }
-
-    fn write_labels(&self, datum: &Datum<'_>, row: &mut Row<'_>) -> Result<(), RecordCause> {
-        let label = self.label();
-        row.set(label, datum.label)?;
-        row.set(label + 1, as_caffe_label(datum.label))?;
-        if self.has_wide_labels {
-            row.set(label + 2, i64::from(datum.label))?;
+        self.transformer.finish(made, row.bytes_mut(DATA), last)?;
+        for (number, views) in self.views.iter().enumerate() {
+            views.write(planes, number, self.view() + number, row, (scratch, last))?;
         }
         Ok(())
     }
@@ -349,12 +374,6 @@ fn no_image<'a>(record: &[u8], datum: Datum<'a>) -> Result<Datum<'a>, RecordCaus
         Ok(_) => Ok(datum),
         Err(error) => Err(RecordCause::instead(Value::Datum, record, error)),
     }
-}
-
-/// Caffe's label: the integer as a float, exact up to 2^24.
-#[expect(clippy::cast_precision_loss, reason = "Caffe's labels are floats; other fields have the exact ones")]
-fn as_caffe_label(label: i32) -> f32 {
-    label as f32
 }
 
 /// The shape of a record's image, from its header only; reads no pixels.
@@ -569,7 +588,8 @@ mod tests {
                 transformer: transformer.expect("the transform is possible"),
                 cutter: None,
                 target: None,
-                has_wide_labels: false,
+                labels: Labels::default(),
+                views: Vec::new(),
             };
             assert_eq!(decoder.may_reshape(), may_reshape, "{transform:?}, {front:?}");
         }

@@ -14,6 +14,8 @@ mod erased;
 pub(crate) mod example;
 mod failure;
 pub(crate) mod image;
+pub(crate) mod labels;
+pub(crate) mod views;
 
 pub use self::blocks::{RawBytes, Tokens};
 pub(crate) use self::closure::Closure;

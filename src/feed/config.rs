@@ -274,6 +274,17 @@ pub enum ConfigError {
     /// The transform is not possible.
     #[error(transparent)]
     Transform(#[from] crate::transform::TransformError),
+    /// More crops of each image than can be made.
+    #[error("the view {name:?}: {fault}")]
+    View {
+        /// The field's name.
+        name: String,
+        /// What was found, and what is needed.
+        fault: &'static str,
+    },
+    /// Batches cannot be mixed this way.
+    #[error(transparent)]
+    Mixing(#[from] crate::transform::MixingError),
     /// A digest of different data than the feed's.
     #[error(
         "{}: the digest is of other data ({}): it says \"{digest_says}\", but this data set has \

@@ -68,13 +68,6 @@ impl FeedBuilder {
         self.attach(".decode(...)", Closure::new(fields.into_iter().collect(), decode))
     }
 
-    /// Adds a field `label_i64` to each batch of images: labels as i64, the type that loss functions of most
-    /// frameworks take (default: off).
-    pub fn labels_i64(mut self, has: bool) -> Self {
-        self.spec.labels_i64 = has;
-        self
-    }
-
     /// Reads records as TensorFlow's, each a `tf.train.Example`: [fields](crate::example::ExampleFields) made
     /// of its features, an [image](crate::example::ExampleImage), or [both](crate::example::Examples).
     ///
@@ -146,11 +139,14 @@ impl FeedBuilder {
         for (option, is_set) in [
             ("transform", spec.transform != Transform::new()),
             ("scaled_decode", spec.scaled_decode.is_some()),
+            ("views", !spec.views.is_empty()),
             ("transform_on", spec.transform_on != TransformPlace::Host),
             ("target", spec.target.is_some()),
             ("dtype", spec.dtype != Dtype::F32),
             ("layout", spec.layout != Layout::Nchw),
             ("labels_i64", spec.labels_i64),
+            ("soft_labels", spec.soft_labels.is_some()),
+            ("mixing", spec.mixing.is_some()),
         ] {
             if is_set {
                 return Err(ConfigError::ImageOption { option });

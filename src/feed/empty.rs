@@ -87,7 +87,7 @@ impl EmptyBatches {
         let Slot { header, frame } = self.slot()?;
         let filling = frame.begin(&self.layout);
         let pending = if self.pads { filling.finish_padded() } else { filling.finish() };
-        let delivered = submit(header, pending, None).map_err(|Unsubmitted { error, slot }| {
+        let delivered = submit(header, pending, None, |_| {}).map_err(|Unsubmitted { error, slot }| {
             self.failed.extend(slot.map(|slot| *slot));
             error
         })?;

@@ -20,6 +20,7 @@ use crate::base::offload::Helpers;
 use crate::base::return_queue::ReturnQueue;
 use crate::base::slot_account::SlotAccount;
 use crate::base::sync::{Sender, bounded, thread};
+use crate::batch::mix::MixedFields;
 use crate::device::{Device, DeviceError};
 use crate::order::OrderError;
 use crate::prefetch::frontier::{Frontier, LaneFrontier};
@@ -30,7 +31,7 @@ use crate::prefetch::{
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Terms};
 use crate::reader::{DataReader, ReaderWatch, Registry};
-use crate::transform::{Draws, TransformPlace};
+use crate::transform::{Draws, Mixing, TransformPlace};
 use crate::workers::{Governor, TaskQueue, WorkerMeters, Workers};
 use percolator_files::shown;
 
@@ -255,6 +256,11 @@ impl ResolvedFeed {
         Ok(devices)
     }
 
+    /// How batches are mixed, and which of their fields.
+    fn mixing(&self) -> Option<(Mixing, MixedFields)> {
+        self.builder.spec.mixing.zip(self.image.as_ref()?.mixed_fields())
+    }
+
     /// `near` are the processors that the lane is bound to, if any.
     fn start_lane(
         &self,
@@ -284,6 +290,7 @@ impl ResolvedFeed {
                 first_layout: self.layout.clone(),
                 capacity: self.capacity,
                 pads,
+                mixing: self.mixing(),
             },
             tolerance: Tolerance {
                 policy: self.builder.spec.bad_records.clone(),

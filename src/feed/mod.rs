@@ -12,7 +12,8 @@
 //!
 //! ```text
 //! FeedBuilder    the options as plain data                           spec, target
-//!    |           its methods                                         builder, decoding, digest, open, seek
+//!    |           its methods                                         builder, decoding, labels, views, digest,
+//!    |                                                               open, seek
 //!    |           a Caffe net as options                              net
 //!    |           options that cannot be met                          config
 //!    v  resolve()                                                    resolve
@@ -46,6 +47,7 @@ mod epoch;
 mod error;
 mod first_record;
 mod handle;
+mod labels;
 mod lane;
 mod launch;
 mod made;
@@ -69,6 +71,7 @@ mod steps;
 mod stream;
 mod target;
 mod view;
+mod views;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -93,8 +93,14 @@ impl FeedBuilder {
             DecoderSpec::Example { fields, image: Some(image) } => Some(ExampleFront::new(image, fields)),
             _ => None,
         };
-        let has_wide_labels = self.spec.labels_i64;
-        Ok(ImageDecoder { front, transformer: pixels, cutter, target, has_wide_labels })
+        Ok(ImageDecoder {
+            front,
+            transformer: pixels,
+            cutter,
+            target,
+            labels: self.labels()?,
+            views: self.made_views()?,
+        })
     }
 
     /// Opens what the feed would read, its targets' companions included, and nothing else: no feed is built,

@@ -11,7 +11,7 @@ use crate::order::{BatchSize, Schedule};
 use crate::source::leveldb::LogGaps;
 use crate::source::tfrecord::Compression;
 use crate::source::{Access, IndexPlace, Matching};
-use crate::transform::{CaffeEra, Transform, TransformPlace};
+use crate::transform::{CaffeEra, Mixing, Transform, TransformPlace};
 
 /// How long a lane waits for a batch before it warns.
 const WARN_AFTER: Duration = Duration::from_secs(5);
@@ -71,11 +71,20 @@ pub struct FeedSpec {
     pub decoder: DecoderSpec,
     /// Whether batches of images have a field [`label_i64`](crate::FeedBuilder::labels_i64).
     pub labels_i64: bool,
+    /// The classes of the field [`label_soft`](crate::FeedBuilder::soft_labels), if batches of images have it.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub soft_labels: Option<usize>,
+    /// How the images of a batch are [mixed](crate::FeedBuilder::mixing), if they are.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub mixing: Option<Mixing>,
     /// What is done to every image.
     pub transform: Transform,
     /// Replaces the transform's own [`scaled_decode`](Transform::scaled_decode), if set. No method of the
     /// builder sets it; [`transform`](crate::FeedBuilder::transform) unsets it.
     pub scaled_decode: Option<bool>,
+    /// More [crops](crate::FeedBuilder::views) of each image.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
+    pub views: Vec<ViewSpec>,
     /// Where the transform runs.
     pub transform_on: TransformPlace,
     /// What the second array of a batch is made of.
@@ -108,6 +117,18 @@ pub struct FeedSpec {
     /// error](crate::FeedBuilder::give_up_after); `None` is for ever.
     #[cfg_attr(feature = "serde", serde(with = "patience"))]
     pub give_up_after: Option<Duration>,
+}
+
+/// More crops of each image, in a field of their own.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
+pub struct ViewSpec {
+    /// The field's name.
+    pub name: String,
+    /// How many crops.
+    pub count: usize,
+    /// What draws each of them.
+    pub transform: Transform,
 }
 
 /// Where records are stored.
@@ -314,8 +335,11 @@ impl Default for FeedSpec {
             phase: Phase::Train,
             decoder: DecoderSpec::default(),
             labels_i64: false,
+            soft_labels: None,
+            mixing: None,
             transform: Transform::new(),
             scaled_decode: None,
+            views: Vec::new(),
             transform_on: TransformPlace::Host,
             target: None,
             dtype: Dtype::F32,

@@ -2,8 +2,9 @@
 //!
 //! Each lane has a prefetcher. This thread takes runs from its reader, gives each record a place in the batch
 //! that is being filled, passes both to the workers, and sends complete batches on to the device and the
-//! consumer, in order. It writes no pixels except to pad a short batch, and moves only the elements of ragged
-//! fields, which it makes contiguous when a batch is complete, and the rows of a batch with bad records.
+//! consumer, in order. It writes no pixels except to pad a short batch and to mix the images of a complete one,
+//! and moves only the elements of ragged fields, which it makes contiguous then, and the rows of a batch with
+//! bad records.
 //! While the consumer holds one batch, the others of the ring are being filled.
 //!
 //! ```text
@@ -63,7 +64,8 @@ use crate::base::slot_account::SlotAccount;
 use crate::base::sync::atomic::Ordering;
 use crate::base::sync::{Receiver, Sender, never, panic_message, select};
 use crate::base::trace::{self, TARGET};
-use crate::batch::{BatchLayout, Filling, Frame, Pending};
+use crate::batch::mix::MixedFields;
+use crate::batch::{BatchLayout, Filled, Filling, Frame, Pending};
 use crate::device::{Capacity, Device, DeviceError};
 use crate::feed::FeedError;
 use crate::prefetch::ending::Ending;
@@ -72,7 +74,7 @@ use crate::prefetch::frontier::LaneFrontier;
 use crate::reader::queue_pair;
 use crate::reader::{DataReader, Lease};
 use crate::record::{StepEnd, StepId};
-use crate::transform::Draws;
+use crate::transform::{Draws, Mixing};
 use crate::workers::processor::Processor;
 use crate::workers::{Fill, Governor, Task};
 
@@ -118,6 +120,8 @@ pub(crate) struct LaneBatches {
     pub(crate) capacity: Capacity,
     /// Whether short batches are padded.
     pub(crate) pads: bool,
+    /// How complete batches are mixed, if they are.
+    pub(crate) mixing: Option<(Mixing, MixedFields)>,
 }
 
 /// What a lane shares with the others of its feed.
@@ -542,7 +546,13 @@ impl Prefetcher {
             let Some((at, header, pending)) = self.state.in_flight.pop_front() else { break };
             let (lane, batch) = (self.reader.number(), header.batch);
             let submitting = tracing::trace_span!(target: TARGET, "submit", lane, batch).entered();
-            let submitted = submit(header, pending, Some(&mut self.tolerance));
+            let (mixing, seed) = (self.batches.mixing, self.processor.seed);
+            let mix = |filled: &mut Filled| {
+                if let Some((mixing, fields)) = mixing {
+                    filled.mix(&mixing, seed, fields);
+                }
+            };
+            let submitted = submit(header, pending, Some(&mut self.tolerance), mix);
             drop(submitting);
             match submitted {
                 Ok(delivered) => {

@@ -83,11 +83,13 @@ pub(super) fn grow(slot: &mut Slot, device: &Device, capacity: Capacity) -> Resu
     Ok(())
 }
 
-/// Submits a complete batch to its device. A batch without a record needs no tolerance.
+/// Submits a complete batch to its device, after `mix` has changed it. A batch without a record needs no
+/// tolerance.
 pub(crate) fn submit(
     header: SlotHeader,
     pending: Pending,
     tolerance: Option<&mut Tolerance>,
+    mix: impl FnOnce(&mut Filled),
 ) -> Result<Delivered, Unsubmitted> {
     if let Some(error) = pending.failure() {
         header.token.close_account();
@@ -105,6 +107,7 @@ pub(crate) fn submit(
         return Err(Unsubmitted { error, slot: Some(Box::new(delivered.into_slot())) });
     }
     let Delivered { header, filled } = &mut delivered;
+    mix(filled);
     let batch = HostBatch::new(filled);
     if let Err(error) = header.transfer.submit(batch) {
         header.token.close_account();

@@ -9,6 +9,7 @@
 //! ([`RecordCause`](crate::batch::RecordCause)) contain it.
 
 mod feature_error;
+mod gamma;
 pub(crate) mod random;
 
 use std::fmt;

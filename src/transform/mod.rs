@@ -8,6 +8,7 @@ mod chain;
 mod error;
 mod kernels;
 mod mean;
+mod mixing;
 #[cfg(test)]
 mod naive;
 mod narrow;
@@ -27,6 +28,8 @@ pub use chain::{AutoAugmentPolicy, Operation, UsualOperations};
 pub(crate) use chain::{Chain, ChainScratch, Made};
 pub use error::TransformError;
 pub use mean::{MeanImage, MeanImageError};
+pub(crate) use mixing::{Mixed, MixedPart};
+pub use mixing::{Mixing, MixingError};
 pub(crate) use on_device::Cutter;
 pub use on_device::{Cut, DeviceTransform, Staged, TransformPlace};
 pub use percolator_image::resample::{Filter, Resampling, ResizeLaw};
@@ -262,7 +265,7 @@ impl Transform {
     }
 
     /// Whether there are operations.
-    fn has_operations(&self) -> bool {
+    pub(crate) fn has_operations(&self) -> bool {
         !self.operations.is_empty()
     }
 

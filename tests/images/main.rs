@@ -6,4 +6,6 @@ mod common;
 mod forge;
 mod jpeg_scaled;
 mod jpeg_window;
+mod mixing;
 mod operations;
+mod views;

@@ -23,11 +23,11 @@ use crate::common::{datum, float_datum, key, repository};
 const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 const STD: [f32; 3] = [0.229, 0.224, 0.225];
 
-fn file(name: &str) -> Vec<u8> {
+pub(crate) fn file(name: &str) -> Vec<u8> {
     std::fs::read(repository().join("crates/percolator-image/tests/data/pillow").join(name)).unwrap()
 }
 
-fn encoded(index: usize, file: &[u8]) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn encoded(index: usize, file: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let label = i32::try_from(index).ok();
     let datum = Datum { data: Some(file.to_vec()), encoded: Some(true), label, ..Datum::default() };
     (key(index), datum.encode_to_vec())

@@ -1,7 +1,7 @@
 //! How a pipeline runs: options of `feed`, `doctor` and `bench`.
 
 use clap::Args;
-use percolator::transform::TransformPlace;
+use percolator::transform::{Mixing, TransformPlace};
 use percolator::{Device, Dtype, FeedBuilder, Layout};
 
 use crate::args::{choices, with};
@@ -34,6 +34,16 @@ pub(crate) struct PipelineArgs {
     /// smallest that is large enough. Faster, but the pixels are not Caffe's.
     #[arg(long)]
     scaled_decode: bool,
+    /// Mix each image of a batch with the one before it: each is a share of itself, of the distribution
+    /// Beta(ALPHA, ALPHA). With --cutmix, too, each batch gets either.
+    #[arg(long, value_name = "ALPHA")]
+    mixup: Option<f64>,
+    /// Put a box of the image before it into each image of a batch, of a random area by Beta(ALPHA, ALPHA).
+    #[arg(long, value_name = "ALPHA")]
+    cutmix: Option<f64>,
+    /// Add a field with the share of each of so many classes, label_soft: what mixed images are trained on.
+    #[arg(long, value_name = "CLASSES")]
+    soft_labels: Option<usize>,
     /// The seed of crops and mirroring.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -80,8 +90,16 @@ impl PipelineArgs {
             .layout(self.layout.into())
             .transform_on(self.transform_on.into())
             .seed(self.seed);
+        let feed = with(feed, self.soft_labels, FeedBuilder::soft_labels);
+        let feed = with(feed, self.mixing(), FeedBuilder::mixing);
         let feed = with(feed, self.prefetch, FeedBuilder::prefetch);
         Ok(with(feed, self.threads, FeedBuilder::threads))
+    }
+
+    fn mixing(&self) -> Option<Mixing> {
+        self.mixup.or(self.cutmix)?;
+        let mixing = with(Mixing::new(), self.mixup, Mixing::mixup);
+        Some(with(mixing, self.cutmix, Mixing::cutmix))
     }
 }
 

@@ -86,3 +86,27 @@ fn what_does_not_go_together_is_refused() {
         refuse(args);
     }
 }
+
+#[test]
+fn batches_are_mixed_by_options() {
+    let feed = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        let source = golden(SOURCE);
+        let common = ["--epochs", "1", "--recipe", "imagenet-train:32", "--batch-size", "2", "--json"];
+        let output = command.arg("feed").arg(source).args(common).args(args).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, said) = feed(&["--mixup", "0.2", "--cutmix", "1", "--soft-labels", "10000"]);
+    assert_eq!(code, Some(0), "{said}");
+    for (args, words) in [
+        (["--mixup", "0"], "the alpha of mixup of a mixing is 0; it must be above 0, and finite"),
+        (["--soft-labels", "0"], "soft_labels is 0"),
+        (["--soft-labels", "1"], "--soft-labels"),
+    ] {
+        let (code, said) = feed(&args);
+        assert!(code != Some(0) && said.contains(words), "{said}");
+    }
+}

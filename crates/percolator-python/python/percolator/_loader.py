@@ -27,7 +27,10 @@ STATE_VERSION = 1
 SERVER = ("server", "share", "clients", "window", "group", "token", "authorities", "identity")
 
 # The labels of images, the same in several types.
-LABELS = {"label", "label_f32", "label_i64"}
+LABELS = {"label", "label_f32", "label_i64", "label_soft"}
+
+# What a loss needs beside the labels, if images are mixed and there are no shares of classes.
+MIXED = {"label_mixed", "label_weight"}
 
 # What torch's DataLoader takes, and what does it here.
 INSTEAD = {
@@ -51,7 +54,9 @@ INSTEAD = {
 Converter = Callable[[Field], Any]
 
 # The parts of a spec that say what a record becomes.
-MADE_BY = ("transform", "dtype", "layout", "phase", "target", "labels_i64", "decoder")
+MADE_BY = (
+    "transform", "views", "dtype", "layout", "phase", "target", "labels_i64", "soft_labels", "mixing", "decoder",
+)
 
 
 class DataLoader:
@@ -66,7 +71,9 @@ class DataLoader:
     framework: what the fields become: ``"torch"``, ``"numpy"``, ``"jax"`` or ``"tensorflow"``. By default
         torch if it is installed, and else numpy.
     names: which fields, in this order. By default images and their labels (``data`` and ``label_i64``; for
-        JAX ``label``, which is i32), or, of other records, all fields.
+        JAX ``label``, which is i32), or, of other records, all fields. With ``soft_labels=CLASSES`` labels
+        are ``label_soft``, a share of each class; without it, ``mixup`` and ``cutmix`` add ``label_mixed``
+        and ``label_weight``.
     as_dict: whether a batch is a dict of the fields by name, and not a tuple.
     copy: whether all tensors are copies. Without, only fields of one number a record are, as labels: they may
         be kept. The memory of the others is the feed's, which has a few batches: do not collect more of them
@@ -524,8 +531,9 @@ def chosen(names: list[str]) -> list[str]:
     """All fields, with one kind of labels if they are those of images."""
     if not {"data", "label", "label_f32"} <= set(names):
         return names
-    label = "label_i64" if "label_i64" in names else "label"
-    return [name for name in names if name == label or name not in LABELS]
+    label = next(name for name in ("label_soft", "label_i64", "label") if name in names)
+    others = LABELS | MIXED if label == "label_soft" else LABELS
+    return [name for name in names if name == label or name not in others]
 
 
 def known(names: list[str], fields: list[str]) -> list[str]:

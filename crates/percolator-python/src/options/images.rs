@@ -31,6 +31,9 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
         return Err(errors::config(keywords.py(), message));
     }
     spec.transform = changed;
+    if let Some(views) = keywords.object("views") {
+        spec.views = json::part_of("views", &views)?;
+    }
     spec.transform_on = keywords.named("transform_on")?.unwrap_or(spec.transform_on);
     if let Some(dtype) = keywords.object("dtype") {
         spec.dtype = dtype_of(&dtype)?;
@@ -39,6 +42,13 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
         spec.layout = super::named("layout", &layout.to_ascii_lowercase())?;
     }
     spec.labels_i64 = keywords.take("labels_i64")?.unwrap_or(spec.labels_i64);
+    spec.soft_labels = keywords.take("soft_labels")?.or(spec.soft_labels);
+    let (mixup, cutmix) = (keywords.take::<f64>("mixup")?, keywords.take::<f64>("cutmix")?);
+    if mixup.or(cutmix).is_some() {
+        let mixing = spec.mixing.unwrap_or_default();
+        let mixing = mixup.map_or(mixing, |alpha| mixing.mixup(alpha));
+        spec.mixing = Some(cutmix.map_or(mixing, |alpha| mixing.cutmix(alpha)));
+    }
     if let Some(target) = keywords.object("target") {
         spec.target = Some(json::part_of("target", &target)?);
     }

@@ -42,6 +42,9 @@ impl DataRoot {
             *source = self.source(&start, source)?;
         }
         spec.transform = self.transform(&start, spec.transform)?;
+        for view in &mut spec.views {
+            view.transform = self.transform(&start, std::mem::take(&mut view.transform))?;
+        }
         if let Some(target) = &mut spec.target {
             let start = target.root.as_deref().map_or(Ok(start.clone()), |root| self.below(root))?;
             if let TargetFrom::Paired { sources, .. } = &mut target.from {
