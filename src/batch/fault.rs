@@ -130,8 +130,8 @@ pub enum RecordCause {
     NoTarget,
     /// Its label is not one of the classes.
     #[error(
-        "its label is {label}, and soft labels are of {classes} classes, from 0 to {}: say how many there are \
-         ({}), or map the labels",
+        "its label is {label}, and soft labels are of {classes} classes, from 0 to {}: say how many there \
+         are ({}), or map the labels",
         classes - 1,
         words(".soft_labels(...)", "--soft-labels", "soft_labels=...")
     )]

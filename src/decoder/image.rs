@@ -1,7 +1,10 @@
 //! Decodes and transforms images and writes them directly to their row. A record is Caffe's Datum, or an
 //! Example with an image, which stands for one.
 
+use std::sync::Arc;
+
 use super::example::{ExampleFront, Found};
+use super::image_step::ImageStep;
 use super::labels::Labels;
 use super::views::Views;
 use super::{Decoded, RecordDecoder, WorkerSetup};
@@ -10,10 +13,11 @@ use crate::batch::Row;
 use crate::batch::fault::RecordCause;
 use crate::batch::field::Field;
 use crate::batch::mix::MixedFields;
+use crate::record::random::RecordRandom;
 use crate::source::Files;
 use crate::source::Record;
 use crate::transform::{Chain, ChainScratch, Cutter, Draw, Scratch, TransformError, Transformer};
-use percolator_image::{DecodeError, Decoder, ImageFileDecoder, PIXEL_BYTES_MAX, Planes};
+use percolator_image::{DecodeError, Decoder, ImageFileDecoder, PIXEL_BYTES_MAX, Planes, Window};
 use percolator_messages::{Datum, Floats, Image, Pixels, Value};
 
 /// The names of an image record's fields.
@@ -49,6 +53,8 @@ pub(crate) struct ImageDecoder {
     /// The host's part of the transform, if a device does the rest.
     pub(crate) cutter: Option<Cutter>,
     pub(crate) target: Option<TargetDecoder>,
+    /// What the program does to each image before its transform.
+    pub(crate) step: Option<Arc<ImageStep>>,
     pub(crate) labels: Labels,
     /// More crops of each image; then its own transform has operations, too.
     pub(crate) views: Vec<Views>,
@@ -74,6 +80,8 @@ pub(crate) enum TargetValue {
 #[derive(Debug)]
 pub(crate) struct Tools {
     decoder: Decoder,
+    /// What the program's function makes.
+    stepped: Vec<u8>,
     chain: ChainScratch,
     scratch: Scratch,
     /// Where the features of a record are, if records are Examples.
@@ -161,11 +169,14 @@ impl RecordDecoder for ImageDecoder {
 
     fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
         let datum = self.first_datum(first)?;
-        let input = image_shape(&self.transformer, &datum)?;
+        let input = self.input_shape(&datum)?;
         let mut tools = ToolBytes::of(&self.transformer, &datum, input)?;
         // At most: views use the same buffers, each of which grows to its largest use.
         let of_views = self.views.iter().map(|views| chained_bytes(&views.transformer, input));
         tools.decoder = of_views.fold(tools.decoder, usize::saturating_add);
+        if self.step.is_some() {
+            tools.decoder = tools.decoder.saturating_add(input.checked_elements().unwrap_or(usize::MAX));
+        }
         if self.is_interleaved() {
             tools.decoder = tools.decoder.saturating_add(datum.data.len());
         }
@@ -178,7 +189,13 @@ impl RecordDecoder for ImageDecoder {
     fn scratch(&self, setup: WorkerSetup) -> Tools {
         let scratch = if setup.is_past_caches { Scratch::past_caches() } else { Scratch::default() };
         let (decoder, chain) = (Decoder::default(), ChainScratch::default());
-        Tools { decoder, chain, scratch, found: self.front.as_ref().map(ExampleFront::scratch) }
+        Tools {
+            decoder,
+            stepped: Vec::new(),
+            chain,
+            scratch,
+            found: self.front.as_ref().map(ExampleFront::scratch),
+        }
     }
 
     #[inline]
@@ -208,12 +225,12 @@ impl ImageDecoder {
     /// The record's image before its transform.
     pub(crate) fn input(&self, record: &Record<'_>) -> Result<Input, RecordCause> {
         let datum = self.first_datum(record)?;
-        Ok(Input { shape: image_shape(&self.transformer, &datum)?, is_encoded: datum.encoded })
+        Ok(Input { shape: self.input_shape(&datum)?, is_encoded: datum.encoded })
     }
 
     fn shapes(&self, record: &Record<'_>) -> Result<Shapes, RecordCause> {
         let datum = self.first_datum(record)?;
-        let input = image_shape(&self.transformer, &datum)?;
+        let input = self.input_shape(&datum)?;
         let shape = batch_shape(&self.transformer, input)?;
         let (pixels, transformed) = match &self.cutter {
             None => (shape, None),
@@ -242,6 +259,12 @@ impl ImageDecoder {
         Ok(fields)
     }
 
+    /// The shape of a record's image before its transform.
+    fn input_shape(&self, datum: &Datum<'_>) -> Result<ImageShape, RecordCause> {
+        let decoded = image_shape(&self.transformer, datum)?;
+        Ok(self.step.as_ref().map_or(decoded, |step| (step.shape)(decoded)))
+    }
+
     /// Whether pixels that are not encoded have their channels side by side.
     fn is_interleaved(&self) -> bool {
         self.front.as_ref().is_some_and(ExampleFront::is_interleaved)
@@ -265,16 +288,18 @@ impl ImageDecoder {
     fn write(&self, record: &Record<'_>, row: &mut Row<'_>, tools: &mut Tools) -> Result<(), RecordCause> {
         let draw = row.draw();
         let datum = self.datum(record.value, &mut tools.found)?;
-        let Tools { decoder, chain: of_chain, scratch, found } = tools;
+        let Tools { found, .. } = tools;
         if let (Some(front), Some(found)) = (&self.front, found) {
             let first = self.view() + self.views.len();
             front.fields().write(record.value, found, row, first)?;
         }
         if let Some(chain) = self.transformer.chain() {
-            self.write_chained(chain, &datum, row, decoder, of_chain, scratch)?;
+            self.write_chained(chain, &datum, row, tools)?;
             return self.labels.write(datum.label, row, self.label());
         }
-        let image = image(&self.transformer, &datum, draw, self.is_interleaved(), decoder)?;
+        let Tools { decoder, stepped, scratch, .. } = tools;
+        let part = |shape| self.transformer.part(shape, draw);
+        let image = self.decoded(&datum, part, &row.random(), decoder, stepped)?;
         let input = image.shape;
         match &self.cutter {
             None => apply(&self.transformer, &image, draw, DATA, row, scratch)?,
@@ -286,35 +311,37 @@ impl ImageDecoder {
         self.labels.write(datum.label, row, self.label())
     }
 
+    /// A record's image, as [`image`] has it, after what the program does to it.
+    fn decoded<'a>(
+        &self,
+        datum: &Datum<'a>,
+        part: impl FnOnce(ImageShape) -> Option<Window>,
+        random: &RecordRandom,
+        decoder: &'a mut Decoder,
+        stepped: &'a mut Vec<u8>,
+    ) -> Result<Image<'a>, RecordCause> {
+        let Some(step) = &self.step else {
+            return image(&self.transformer, datum, part, self.is_interleaved(), decoder);
+        };
+        let whole = image(&self.transformer, datum, |_| None, self.is_interleaved(), decoder)?;
+        Ok(step.made(bytes_of(whole, "functions of images")?, random, stepped)?.into())
+    }
+
     /// Runs the operations on a record's image, and writes what they make.
     fn write_chained(
         &self,
         chain: &Chain,
         datum: &Datum<'_>,
         row: &mut Row<'_>,
-        decoder: &mut Decoder,
-        scratch: &mut ChainScratch,
-        last: &mut Scratch,
+        tools: &mut Tools,
     ) -> Result<(), RecordCause> {
-        let (wanted, random) = (self.transformer.decode(), row.random());
-        let planes = if datum.encoded {
-            // More crops read other parts.
-            let part = |shape| if self.views.is_empty() { chain.part(shape, &random) } else { None };
-            decoder.decode(datum.data, wanted, part)?
-        } else {
-            let image = datum.image()?;
-            match image.pixels {
-                Pixels::U8(bytes) if self.is_interleaved() => {
-                    decoder.planes_of(image.shape, bytes, wanted)?
-                }
-                Pixels::U8(bytes) => Planes { shape: image.shape, bytes },
-                Pixels::F32(_) => return Err(TransformError::OfFloats { what: "operations" }.into()),
-            }
-        };
-        let Planes { shape: image, bytes } = planes;
-        if image.checked_elements() != Some(bytes.len()) {
-            return Err(TransformError::PixelCount { image, found: bytes.len() }.into());
-        }
+        let Tools { decoder, stepped, chain: scratch, scratch: last, .. } = tools;
+        let random = row.random();
+        // More crops read other parts.
+        let part = |shape| if self.views.is_empty() { chain.part(shape, &random) } else { None };
+        let decoded = self.decoded(datum, part, &random, decoder, stepped)?;
+        let planes = bytes_of(decoded, "operations")?;
+        let image = planes.shape;
         let found = self.transformer.output_shape(image)?;
         let batch = row.fields()[DATA].image_shape(1).image;
         if found != batch {
@@ -390,18 +417,29 @@ fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShap
     }
 }
 
+/// The planes of an image of bytes, which `what` takes alone.
+fn bytes_of<'a>(image: Image<'a>, what: &'static str) -> Result<Planes<'a>, TransformError> {
+    let Image { shape, pixels: Pixels::U8(bytes) } = image else {
+        return Err(TransformError::OfFloats { what });
+    };
+    if shape.checked_elements() != Some(bytes.len()) {
+        return Err(TransformError::PixelCount { image: shape, found: bytes.len() });
+    }
+    Ok(Planes { shape, bytes })
+}
+
 /// A record's image: decoded if it is encoded, put in planes, resized if requested, and otherwise in place.
-/// In a decoded image, parts that the transform does not read are unspecified.
+/// In a decoded image, what is not in the `part` that is read of it is unspecified.
 fn image<'a>(
     transformer: &Transformer,
     datum: &Datum<'a>,
-    draw: Draw,
+    part: impl FnOnce(ImageShape) -> Option<Window>,
     is_interleaved: bool,
     decoder: &'a mut Decoder,
 ) -> Result<Image<'a>, RecordCause> {
     let wanted = transformer.decode();
     if datum.encoded {
-        return Ok(decoder.decode(datum.data, wanted, |shape| transformer.part(shape, draw))?.into());
+        return Ok(decoder.decode(datum.data, wanted, part)?.into());
     }
     let image = datum.image()?;
     match image.pixels {
@@ -522,7 +560,8 @@ impl TargetOf<'_> {
             let image = match self.content {
                 Content::Floats(floats) => vector(floats),
                 Content::Companion { value, .. } => {
-                    image(self.transformer, &Datum::parse(value)?, draw, false, decoder)?
+                    let part = |shape| self.transformer.part(shape, draw);
+                    image(self.transformer, &Datum::parse(value)?, part, false, decoder)?
                 }
             };
             let sizes_differ = (image.shape.height, image.shape.width) != (input.height, input.width);
@@ -588,6 +627,7 @@ mod tests {
                 transformer: transformer.expect("the transform is possible"),
                 cutter: None,
                 target: None,
+                step: None,
                 labels: Labels::default(),
                 views: Vec::new(),
             };

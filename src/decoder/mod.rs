@@ -14,6 +14,7 @@ mod erased;
 pub(crate) mod example;
 mod failure;
 pub(crate) mod image;
+pub(crate) mod image_step;
 pub(crate) mod labels;
 pub(crate) mod views;
 
@@ -23,7 +24,7 @@ pub(crate) use self::erased::{ErasedDecoder, ErasedScratch};
 pub use self::failure::{DecodeFailure, Decoded};
 pub use self::image::image_of;
 pub use crate::batch::{RecordCause, RecordError, RecordRandom, Row};
-pub use percolator_image::ImageFileDecoder;
+pub use percolator_image::{ImageFileDecoder, Planes};
 
 use crate::batch::field::Field;
 use crate::source::Record;

@@ -8,6 +8,7 @@ use super::Feed;
 use super::decoding::Decoding;
 use super::error::FeedError;
 use super::net::NetLayer;
+use super::own_steps::OwnSteps;
 use super::resolve::ResolvedFeed;
 use super::sources;
 use super::spec::{FeedSpec, Receipts, Seed, SourceSpec};
@@ -58,6 +59,7 @@ pub(super) struct Attached {
     /// One for each [`SourceSpec::Attached`] of its target, in order.
     pub(super) target_sources: Vec<Arc<dyn Source>>,
     pub(super) decoding: Decoding,
+    pub(super) own_steps: OwnSteps,
     /// One for each name in the spec; `None` if the devices are found by their names.
     pub(super) devices: Option<Vec<Device>>,
     /// The source of the blocks of a schedule that has blocks.

@@ -139,6 +139,7 @@ impl FeedBuilder {
         for (option, is_set) in [
             ("transform", spec.transform != Transform::new()),
             ("scaled_decode", spec.scaled_decode.is_some()),
+            ("after_decode", self.attached.own_steps.of_images.is_some()),
             ("views", !spec.views.is_empty()),
             ("transform_on", spec.transform_on != TransformPlace::Host),
             ("target", spec.target.is_some()),

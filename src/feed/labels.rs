@@ -14,9 +14,9 @@ impl FeedBuilder {
         self
     }
 
-    /// Adds a field `label_soft` to each batch of images: `classes` numbers a record, f32, each the share of a
-    /// class. That of the record's label is 1, and the others are 0; if batches are [mixed](Self::mixing), two
-    /// labels have a share. A record whose label is not below `classes` is an error.
+    /// Adds a field `label_soft` to each batch of images: `classes` numbers a record, f32, each the share of
+    /// a class. That of the record's label is 1, and the others are 0; if batches are [mixed](Self::mixing),
+    /// two labels have a share. A record whose label is not below `classes` is an error.
     pub fn soft_labels(mut self, classes: usize) -> Self {
         self.spec.soft_labels = Some(classes);
         self
@@ -25,8 +25,8 @@ impl FeedBuilder {
     /// Mixes each image of a batch with the one before it, and the first with the last, as torchvision's
     /// `MixUp` and `CutMix` do. Batches of images then have two more fields: `label_mixed`, the other image's
     /// label (i64), and `label_weight`, the share of the own one (f32). The loss is `label_weight` times that
-    /// of `label`, and the rest times that of `label_mixed`. With [`soft_labels`](Self::soft_labels) there are
-    /// shares of the classes, too, which a loss may take instead.
+    /// of `label`, and the rest times that of `label_mixed`. With [`soft_labels`](Self::soft_labels) there
+    /// are shares of the classes, too, which a loss may take instead.
     ///
     /// Images are mixed after their transform, in f32, f16 or bf16. A sum is rounded as torch rounds it in
     /// f32, and once more to 16 bits. Rows that pad a batch are not mixed.

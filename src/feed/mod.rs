@@ -12,8 +12,8 @@
 //!
 //! ```text
 //! FeedBuilder    the options as plain data                           spec, target
-//!    |           its methods                                         builder, decoding, labels, views, digest,
-//!    |                                                               open, seek
+//!    |           its methods                                         builder, decoding, labels, views,
+//!    |                                                               own_steps, digest, open, seek
 //!    |           a Caffe net as options                              net
 //!    |           options that cannot be met                          config
 //!    v  resolve()                                                    resolve
@@ -53,6 +53,7 @@ mod launch;
 mod made;
 mod net;
 mod open;
+mod own_steps;
 mod owned;
 #[cfg(test)]
 #[cfg(not(shuttle))]

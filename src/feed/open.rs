@@ -22,6 +22,7 @@ use percolator_files::caller::words;
 impl FeedBuilder {
     /// Opens the source, and that of the targets if they have their own, and reads what the transforms need.
     pub(super) fn open(&self, seeds: &LayerSeeds) -> Result<Opened, FeedError> {
+        self.check_own_steps()?;
         let decoder = self.attached_decoder()?;
         let image = if decoder.is_none() { Some(self.transformers()?) } else { None };
         let Sources { source, files, companions } = self.open_sources(seeds)?;
@@ -38,6 +39,7 @@ impl FeedBuilder {
         let processor = Processor {
             files,
             decoder,
+            change_row: self.attached.own_steps.of_rows.clone(),
             hashes_contents: self.spec.receipts == Receipts::Contents,
             on_bad: self.on_bad()?,
             seed: self.spec.seed.of_order(),
@@ -98,6 +100,7 @@ impl FeedBuilder {
             transformer: pixels,
             cutter,
             target,
+            step: self.attached.own_steps.of_images.clone(),
             labels: self.labels()?,
             views: self.made_views()?,
         })

@@ -71,7 +71,8 @@ pub struct FeedSpec {
     pub decoder: DecoderSpec,
     /// Whether batches of images have a field [`label_i64`](crate::FeedBuilder::labels_i64).
     pub labels_i64: bool,
-    /// The classes of the field [`label_soft`](crate::FeedBuilder::soft_labels), if batches of images have it.
+    /// The classes of the field [`label_soft`](crate::FeedBuilder::soft_labels), if batches of images have
+    /// it.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub soft_labels: Option<usize>,
     /// How the images of a batch are [mixed](crate::FeedBuilder::mixing), if they are.
@@ -85,6 +86,10 @@ pub struct FeedSpec {
     /// More [crops](crate::FeedBuilder::views) of each image.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub views: Vec<ViewSpec>,
+    /// Whether a program attaches [functions](crate::FeedBuilder::after_decode) of its own. A feed that is
+    /// made from the spec needs them again.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "std::ops::Not::not"))]
+    pub own_steps: bool,
     /// Where the transform runs.
     pub transform_on: TransformPlace,
     /// What the second array of a batch is made of.
@@ -340,6 +345,7 @@ impl Default for FeedSpec {
             transform: Transform::new(),
             scaled_decode: None,
             views: Vec::new(),
+            own_steps: false,
             transform_on: TransformPlace::Host,
             target: None,
             dtype: Dtype::F32,

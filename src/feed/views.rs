@@ -7,10 +7,10 @@ use crate::decoder::views::Views;
 use crate::transform::{Transform, TransformPlace, Transformer};
 
 impl FeedBuilder {
-    /// Adds a field with `count` more crops of each image, drawn by the operations of `transform`: its shape is
-    /// that of an image of the batch, with the crops before the channels. The image is decoded once, for all
-    /// views and for its own [`transform`](Self::transform), which has operations, too. Each crop has random
-    /// numbers of its own.
+    /// Adds a field with `count` more crops of each image, drawn by the operations of `transform`: its shape
+    /// is that of an image of the batch, with the crops before the channels. The image is decoded once, for
+    /// all views and for its own [`transform`](Self::transform), which has operations, too. Each crop has
+    /// random numbers of its own.
     ///
     /// The crops of DINO, two large ones and eight small ones:
     ///

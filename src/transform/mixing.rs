@@ -6,12 +6,12 @@ use crate::record::random::RecordRandom;
 /// Separates a batch's numbers from those of its first record.
 const OF_MIXING: u64 = 0x6d69_7869_6e67_2121;
 
-/// How the images of a batch are mixed, each with the one before it (the first with the last), as torchvision's
-/// `MixUp` and `CutMix` do. Labels are mixed alike: [`FeedBuilder::mixing`](crate::FeedBuilder::mixing) says
-/// where they go.
+/// How the images of a batch are mixed, each with the one before it (the first with the last), as
+/// torchvision's `MixUp` and `CutMix` do. Labels are mixed alike:
+/// [`FeedBuilder::mixing`](crate::FeedBuilder::mixing) says where they go.
 ///
-/// If both are set, each batch gets either, with equal chances. What is drawn depends on the feed's seed and on
-/// the epoch and position of the batch's first record.
+/// If both are set, each batch gets either, with equal chances. What is drawn depends on the feed's seed and
+/// on the epoch and position of the batch's first record.
 ///
 /// ```
 /// use percolator::transform::Mixing;

@@ -422,6 +422,7 @@ mod tests {
     fn lost_workers_drop_every_task_whatever_panics() {
         let processor = Arc::new(Processor {
             files: Files::of([Path::new("none")]),
+            change_row: None,
             decoder: Arc::new(Panics),
             hashes_contents: false,
             on_bad: OnBad::default(),

@@ -11,7 +11,7 @@ use crate::batch::fault::{BatchFault, RecordCause, RecordError};
 use crate::batch::field::{Field, FieldError};
 use crate::batch::memory::PageMemory;
 use crate::batch::{BatchLayout, Frame, LayoutError, Places, Row};
-use crate::decoder::{DecodeFailure, ErasedDecoder, ErasedScratch, WorkerSetup};
+use crate::decoder::{DecodeFailure, Decoded, ErasedDecoder, ErasedScratch, WorkerSetup};
 use crate::receipt::content::ContentHash;
 use crate::record::Key;
 use crate::source::Files;
@@ -22,6 +22,8 @@ pub(crate) struct Processor {
     /// The files that the records come from, for messages.
     pub(crate) files: Files,
     pub(crate) decoder: Arc<dyn ErasedDecoder>,
+    /// What the program does to each row that the decoder has written.
+    pub(crate) change_row: Option<ChangeRow>,
     /// Whether each record's bytes are hashed, for the receipts.
     pub(crate) hashes_contents: bool,
     /// What becomes of bad records.
@@ -31,6 +33,9 @@ pub(crate) struct Processor {
     /// The conditions for which the workers' scratch memory is made.
     pub(crate) setup: WorkerSetup,
 }
+
+/// A function of the program that changes a row.
+pub(crate) type ChangeRow = Arc<dyn Fn(&Record<'_>, &mut Row<'_>) -> Decoded + Send + Sync>;
 
 /// What becomes of bad records.
 #[derive(Debug, Default)]
@@ -145,9 +150,18 @@ impl Processor {
         self.caught(record, || {
             let mut row = place.get(0, self.seed);
             row.set_id(record.id);
-            self.decoder.decode(record, &mut row, &mut self.scratch())?;
+            self.decode(record, &mut row, &mut self.scratch())?;
             Ok(row.check_written()?)
         })
+    }
+
+    #[inline]
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut ErasedScratch) -> Decoded {
+        self.decoder.decode(record, row, scratch)?;
+        match &self.change_row {
+            None => Ok(()),
+            Some(change) => change(record, row),
+        }
     }
 
     /// Lets a decoder inspect a record; a panic becomes the record's error.
@@ -170,7 +184,7 @@ impl Processor {
         scratch: &mut ErasedScratch,
     ) -> Result<(), Box<RecordError>> {
         row.set_id(record.id);
-        let written = self.decoder.decode(record, row, scratch);
+        let written = self.decode(record, row, scratch);
         let written = written.map_err(DecodeFailure::into_cause);
         let written = written.and_then(|()| row.check_written().map_err(RecordCause::Field));
         written.map_err(|cause| self.unwritten(record, cause, row.fields()))?;

@@ -8,4 +8,5 @@ mod jpeg_scaled;
 mod jpeg_window;
 mod mixing;
 mod operations;
+mod own_steps;
 mod views;

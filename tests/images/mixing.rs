@@ -61,7 +61,8 @@ fn before(row: usize, records: usize) -> usize {
     (row + records - 1) % records
 }
 
-/// Checks what mixing made of a batch; returns the weight, and whether every pixel is of one of the two images.
+/// Checks what mixing made of a batch; returns the weight, and whether every pixel is of one of the two
+/// images.
 fn check(plain: &Found, mixed: &Found) -> (f32, bool) {
     let records = plain.records;
     let (_, weight) = mixed.mixed[0];
