@@ -1,6 +1,6 @@
 """Feeds one PyTorch step from Percolator, PyTorch's DataLoader, tf.data, DALI and FFCV, in one run, in turns.
 
-    python3 benches/loaders/compare.py [--jobs jpeg,raw] [--rounds 5] [--seconds 4] [--out TABLE.md]
+    python3 benches/loaders/compare.py [--jobs jpeg,raw,imagenet] [--rounds 5] [--seconds 4] [--out TABLE.md]
 
 Installs each loader in a virtual environment (7 GB with PyTorch's wheel), makes the data in the format that
 each loader reads, measures each loader in a process of its own, and prints a table. A loader that cannot be
@@ -16,6 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from loaders import JOBS
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
@@ -24,15 +26,18 @@ COMMON = ["torch==2.9.0", "numpy==2.4.6", "pillow==12.0.0"]
 # What each loader needs beside it.
 NEEDS = {
     "percolator": [str(ROOT / "crates" / "percolator-python")],
-    "dataloader": [],
+    "dataloader": ["torchvision==0.24.0"],
+    "tensors": ["torchvision==0.24.0"],
     "tfdata": ["tensorflow-cpu==2.21.0"],
     "dali": ["nvidia-dali-cuda120==2.4.0"],
     "ffcv": ["ffcv==1.0.2", "numba", "numpy<2", "opencv-python-headless<4.12"],
 }
-JOBS = ["jpeg", "raw"]
+# A loader that takes part in some jobs only.
+ONLY = {"tensors": ["imagenet"]}
 NAMES = {
     "percolator": "Percolator",
     "dataloader": "PyTorch's DataLoader",
+    "tensors": "DataLoader, torchvision on tensors",
     "tfdata": "tf.data",
     "dali": "DALI",
     "ffcv": "FFCV",
@@ -170,7 +175,8 @@ def main():
     for job in jobs:
         results, failed = {}, dict(failures)
         for number in range(chosen.rounds):
-            for loader in [loader for loader in interpreters if loader not in failed]:
+            taking = [loader for loader in interpreters if job in ONLY.get(loader, JOBS)]
+            for loader in [loader for loader in taking if loader not in failed]:
                 print(f"{job}: round {number + 1} of {chosen.rounds}: {NAMES[loader]}", file=sys.stderr)
                 try:
                     result = measure(interpreters[loader], loader, job, chosen)

@@ -2,7 +2,7 @@
 
     python3 data.py LOADER JOB FOLDER PERCOLATOR
 
-`jpeg` is 4,000 JPEGs of 500x375 at quality 90 in ten class folders, cut from four photographs, resized and
+`jpeg`, whose images `imagenet` has, too, is 4,000 JPEGs of 500x375 at quality 90 in ten class folders, cut from four photographs, resized and
 mirrored. `raw` is the same images, decoded and resized to 256x256, three bytes a pixel. The numbers that the
 cuts are drawn from have a fixed seed. What is being made has another name until it is whole.
 """
@@ -14,7 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-PHOTOS = Path(__file__).resolve().parents[2] / "crates" / "percolator-cli" / "src" / "bench" / "photos"
+from loaders import DATA
+
+PHOTOS = Path(__file__).resolve().parents[2] / "crates" / "percolator-cli" / "src" / "commands" / "bench" / "photos"
 IMAGES, CLASSES = 4_000, 10
 WIDTH, HEIGHT, QUALITY = 500, 375, 90
 SIDE = 256
@@ -172,7 +174,7 @@ def dali_index(data, job):
 
 
 def main():
-    loader, job, data, percolator = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]
+    loader, job, data, percolator = sys.argv[1], DATA[sys.argv[2]], Path(sys.argv[3]), sys.argv[4]
     if loader == "percolator":
         lmdb(data, job, percolator)
         if job == "raw":

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import torch
+from loaders import DATA, SIDE
 
 TICKS = os.sysconf("SC_CLK_TCK")
 CLASSES = 10
@@ -78,9 +79,9 @@ class Memory:
 class Step:
     """A step of training that costs little beside loading: a linear model over every eighth pixel."""
 
-    def __init__(self):
+    def __init__(self, side):
         torch.manual_seed(0)
-        self.model = torch.nn.Linear(3 * 29 * 29, CLASSES)
+        self.model = torch.nn.Linear(3 * len(range(0, side, 8)) ** 2, CLASSES)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-6)
 
     def __call__(self, images, labels):
@@ -91,12 +92,13 @@ class Step:
         return loss.item()
 
 
-def check(images, labels, batch):
+def check(images, labels, job, batch):
     """Each loader delivers the same kind of batch."""
-    assert images.shape == (batch, 3, 227, 227), images.shape
+    assert images.shape == (batch, 3, SIDE[job], SIDE[job]), images.shape
     assert images.dtype == torch.float32, images.dtype
     assert labels.shape == (batch,) and labels.dtype == torch.int64, (labels.shape, labels.dtype)
-    assert -130 < images.min() < images.max() < 160, (images.min(), images.max())
+    least, most = (-2.2, 2.7) if job == "imagenet" else (-130, 160)
+    assert least < images.min() < images.max() < most, (images.min(), images.max())
     assert 0 <= labels.min() and labels.max() < CLASSES, labels
 
 
@@ -112,13 +114,14 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     loader = importlib.import_module(f"loaders.{options.loader}")
-    step, memory = Step(), Memory()
+    step, memory = Step(SIDE[options.job]), Memory()
 
     begin = time.perf_counter()
-    batches = iter(loader.batches(options.data / options.job, options.job, options.batch, options.workers))
+    folder = options.data / DATA[options.job]
+    batches = iter(loader.batches(folder, options.job, options.batch, options.workers))
     images, labels = next(batches)
     first = time.perf_counter() - begin
-    check(images, labels, options.batch)
+    check(images, labels, options.job, options.batch)
     # A pass over the data: files come into the page cache, code is compiled, queues fill.
     for _ in range(4_000 // options.batch):
         step(*next(batches))

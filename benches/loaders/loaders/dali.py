@@ -3,7 +3,8 @@
 from nvidia.dali import fn, pipeline_def, tfrecord, types
 from nvidia.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy
 
-from . import CROP, MEAN
+from . import CROP, IMAGENET_MEAN, IMAGENET_STD, MEAN
+from . import SIDE as SIDES
 
 SIDE = 256
 
@@ -11,10 +12,16 @@ SIDE = 256
 @pipeline_def
 def pipeline(data, job):
     x, y = fn.random.uniform(range=[0.0, 1.0]), fn.random.uniform(range=[0.0, 1.0])
-    if job == "jpeg":
+    mean, std, cropped = list(MEAN), [1.0] * 3, {}
+    if job != "raw":
         files, labels = fn.readers.file(file_root=str(data / "images"), random_shuffle=True, name="records")
+    if job == "imagenet":
+        mean, std = [255 * value for value in IMAGENET_MEAN], [255 * value for value in IMAGENET_STD]
+        images = fn.decoders.image_random_crop(
+            files, device="cpu", random_area=(0.08, 1.0), random_aspect_ratio=(3 / 4, 4 / 3), num_attempts=10)
+        images = fn.resize(images, size=(SIDES[job], SIDES[job]), antialias=True)
+    elif job == "jpeg":
         images = fn.decoders.image_crop(files, device="cpu", crop=(CROP, CROP), crop_pos_x=x, crop_pos_y=y)
-        cropped = {}
     else:
         features = {
             "image": tfrecord.FixedLenFeature((), tfrecord.string, ""),
@@ -25,7 +32,7 @@ def pipeline(data, job):
         images = fn.reinterpret(found["image"], shape=[SIDE, SIDE, 3], layout="HWC")
         labels = found["label"]
         cropped = {"crop": (CROP, CROP), "crop_pos_x": x, "crop_pos_y": y}
-    images = fn.crop_mirror_normalize(images, mean=list(MEAN), mirror=fn.random.coin_flip(),
+    images = fn.crop_mirror_normalize(images, mean=mean, std=std, mirror=fn.random.coin_flip(),
                                       dtype=types.FLOAT, output_layout="CHW", **cropped)
     return images, fn.cast(labels, dtype=types.INT64)
 

@@ -1,11 +1,12 @@
-"""PyTorch's DataLoader with worker processes, over image files, or over a mapped array of raw images."""
+"""PyTorch's DataLoader with worker processes, over image files, or over a mapped array of raw images. What
+ImageNet is trained with is torchvision's, with Pillow."""
 
 import numpy
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from . import CROP, MEAN
+from . import CROP, IMAGENET_MEAN, IMAGENET_STD, MEAN, SIDE
 
 MEANS = numpy.array(MEAN, numpy.float32)
 
@@ -20,16 +21,31 @@ def finished(image):
     return torch.from_numpy((image - MEANS).transpose(2, 0, 1).copy())
 
 
+def imagenet():
+    """The transform of one image, of either back end of torchvision."""
+    from torchvision.transforms import v2
+
+    side = SIDE["imagenet"]
+    return v2.Compose([
+        v2.RandomResizedCrop((side, side), antialias=True), v2.RandomHorizontalFlip(), v2.ToImage(),
+        v2.ToDtype(torch.float32, scale=True), v2.Normalize(IMAGENET_MEAN, IMAGENET_STD)])
+
+
+def from_array(image):
+    return finished(numpy.asarray(image))
+
+
 class Files(Dataset):
-    def __init__(self, data):
+    def __init__(self, data, job):
         self.files = [(path, int(path.parent.name)) for path in sorted((data / "images").glob("*/*.jpg"))]
+        self.finished = imagenet() if job == "imagenet" else from_array
 
     def __len__(self):
         return len(self.files)
 
     def __getitem__(self, index):
         path, label = self.files[index]
-        return finished(numpy.asarray(Image.open(path).convert("RGB"))), label
+        return self.finished(Image.open(path).convert("RGB")), label
 
 
 class Arrays(Dataset):
@@ -45,7 +61,10 @@ class Arrays(Dataset):
 
 
 def batches(data, job, batch, workers):
-    records = Files(data) if job == "jpeg" else Arrays(data)
+    yield from endless(Arrays(data) if job == "raw" else Files(data, job), batch, workers)
+
+
+def endless(records, batch, workers):
     loader = DataLoader(
         records, batch, shuffle=True, num_workers=workers, drop_last=True, persistent_workers=True)
     while True:
