@@ -8,6 +8,7 @@
 //! [`FeatureError`], of Examples, is defined here because the errors of all records
 //! ([`RecordCause`](crate::batch::RecordCause)) contain it.
 
+pub(crate) mod distributions;
 mod feature_error;
 pub(crate) mod random;
 

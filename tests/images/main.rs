@@ -2,8 +2,10 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod erasing;
 #[path = "../../crates/percolator-image/tests/image/forge.rs"]
 mod forge;
 mod jpeg_scaled;
 mod jpeg_window;
 mod operations;
+mod pillow;

@@ -2,11 +2,14 @@
 
 use percolator_image::colour::{Picture, Scratch as ColourScratch};
 use percolator_image::resample::{Resampler, Resampling};
-use percolator_image::warp::Warp;
+use percolator_image::warp::WarpFilter;
 use percolator_image::{DecodeError, ImageShape, Planes, Window};
 
-use super::augment::{self, Change};
-use super::{Chain, Operation, draws};
+use super::augment::{Change, Effect, MIXED_MAX, Recolour};
+use super::mix::MixScratch;
+use super::moves::{self, Moved};
+use super::timm::TimmLevels;
+use super::{Chain, ErasedValue, Operation, PadMode, draws};
 use crate::record::random::RecordRandom;
 
 /// What a worker keeps to run a chain.
@@ -17,6 +20,16 @@ pub(crate) struct ChainScratch {
     /// The image, and what an operation makes of it; then the two are swapped.
     image: Vec<u8>,
     made: Vec<u8>,
+    mix: MixScratch,
+}
+
+/// A part of the output that is erased.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Erased<'a> {
+    pub(crate) window: Window,
+    /// What it becomes, and the seed of what is random about that.
+    pub(crate) value: &'a ErasedValue,
+    pub(crate) seed: u64,
 }
 
 /// What a chain made: a window of some planes, perhaps still to be mirrored.
@@ -25,21 +38,20 @@ pub(crate) struct Made<'a> {
     pub(crate) planes: Planes<'a>,
     pub(crate) window: Window,
     pub(crate) is_mirrored: bool,
-    /// The part of the output that becomes 0.
-    pub(crate) erased: Option<Window>,
+    pub(crate) erased: Option<Erased<'a>>,
 }
 
 /// Where the image is. A crop only narrows the window, and a flip at the end is left to whoever writes the
 /// batch.
 #[derive(Clone, Copy)]
-struct View {
+struct View<'a> {
     /// Whether it is still where it came from.
     is_given: bool,
     /// Of the planes that the window is in.
     shape: ImageShape,
     window: Window,
     is_mirrored: bool,
-    erased: Option<Window>,
+    erased: Option<Erased<'a>>,
 }
 
 impl Chain {
@@ -53,7 +65,7 @@ impl Chain {
     ///
     /// If the image has no [output](Self::output).
     pub(crate) fn run<'a>(
-        &self,
+        &'a self,
         given: Planes<'a>,
         random: &RecordRandom,
         scratch: &'a mut ChainScratch,
@@ -71,10 +83,10 @@ impl Chain {
     }
 }
 
-impl View {
+impl<'a> View<'a> {
     fn apply(
         &mut self,
-        operation: &Operation,
+        operation: &'a Operation,
         given: Planes<'_>,
         random: &mut RecordRandom,
         scratch: &mut ChainScratch,
@@ -91,18 +103,18 @@ impl View {
                 self.resize(*resampling, after, given, scratch)
             }
             Operation::CenterCrop { .. } => {
-                let [rows, columns] = [0, 1].map(|at| after[at].saturating_sub(size[at]));
-                if rows == 0 && columns == 0 {
-                    return Ok(());
-                }
-                // What is padded is padded on both sides, the odd pixel at the end.
-                let sides = [rows / 2, columns / 2, rows.div_ceil(2), columns.div_ceil(2)];
-                self.pad(sides, given, scratch)
+                // What is wider than the crop is cut already.
+                self.pad(operation.padding(size), PadMode::Constant, &[], given, scratch)
             }
-            Operation::RandomCrop { padding: 0, .. } => Ok(()),
-            Operation::RandomCrop { padding, .. } => {
-                self.pad([*padding as usize; 4], given, scratch)?;
-                self.narrow(draws::place([self.window.height, self.window.width], after, random));
+            Operation::Pad { mode, fill, .. } => {
+                self.pad(operation.padding(size), *mode, fill, given, scratch)
+            }
+            Operation::RandomCrop { mode, fill, .. } => {
+                let sides = operation.padding(size);
+                if sides != [0; 4] {
+                    self.pad(sides, *mode, fill, given, scratch)?;
+                    self.narrow(draws::place([self.window.height, self.window.width], after, random));
+                }
                 Ok(())
             }
             Operation::HorizontalFlip { probability } => {
@@ -115,31 +127,27 @@ impl View {
                 }
                 Ok(())
             }
-            Operation::RandAugment { operations, magnitude } => {
-                for _ in 0..*operations {
-                    self.change(Change::random(*magnitude, size, random), given, scratch)?;
+            Operation::RandomErasing { probability, scale, ratio, value } => {
+                if draws::happens(*probability, random) {
+                    let window = draws::erased(size, *scale, *ratio, random);
+                    let seed = random.next_u64();
+                    self.erased = window.map(|window| Erased { window, value, seed });
                 }
                 Ok(())
             }
-            Operation::TrivialAugmentWide => self.change(Change::wide(size, random), given, scratch),
-            Operation::AutoAugment { policy } => {
-                let changes = Change::of_policy(*policy, size, random).into_iter().flatten();
-                changes.into_iter().try_for_each(|change| self.change(change, given, scratch))
-            }
-            Operation::RandomErasing { probability, scale, ratio } => {
-                if draws::happens(*probability, random) {
-                    self.erased = draws::erased(size, *scale, *ratio, random);
-                }
-                Ok(())
-            }
-            Operation::ColorJitter { probability, .. }
-            | Operation::Grayscale { probability }
-            | Operation::GaussianBlur { probability, .. }
-            | Operation::Solarize { probability, .. }
-            | Operation::Sharpness { probability, .. }
-            | Operation::AutoContrast { probability }
-            | Operation::Equalize { probability } => {
-                if draws::happens(*probability, random) {
+            Operation::RandomRotation { .. }
+            | Operation::RandomAffine { .. }
+            | Operation::RandomPerspective { .. } => match moves::moved(operation, size, random) {
+                Some(moved) => self.warp(moved, given, scratch),
+                None => Ok(()),
+            },
+            Operation::AugMix { .. } => self.mix(operation, given, random, scratch),
+            Operation::RandAugment { .. }
+            | Operation::TrivialAugmentWide
+            | Operation::AutoAugment { .. }
+            | Operation::TimmRandAugment { .. } => self.augment(operation, given, random, scratch),
+            _ => {
+                if draws::happens(chance(operation), random) {
                     let (mut picture, colour) = self.picture(given, scratch)?;
                     recolour(operation, &mut picture, random, colour)?;
                 }
@@ -148,27 +156,114 @@ impl View {
         }
     }
 
-    /// Does what a policy chose.
-    fn change(
+    /// Does what a policy chooses.
+    fn augment(
         &mut self,
-        change: Change,
+        operation: &Operation,
+        given: Planes<'_>,
+        random: &mut RecordRandom,
+        scratch: &mut ChainScratch,
+    ) -> Result<(), DecodeError> {
+        let size = [self.window.height, self.window.width];
+        // As in torchvision, the nearest pixel, and zeros from outside.
+        let (filter, fill) = (WarpFilter::Nearest, &[][..]);
+        match *operation {
+            Operation::RandAugment { operations, magnitude } => {
+                for _ in 0..operations {
+                    let change = Change::random(magnitude, size, random);
+                    self.take(change.effect(size), filter, fill, given, scratch)?;
+                }
+            }
+            Operation::AutoAugment { policy } => {
+                for change in Change::of_policy(policy, size, random).into_iter().flatten() {
+                    self.take(change.effect(size), filter, fill, given, scratch)?;
+                }
+            }
+            Operation::TimmRandAugment {
+                magnitude,
+                magnitude_std,
+                operations,
+                probability,
+                increasing,
+                filter,
+                ref fill,
+            } => {
+                let levels = TimmLevels { magnitude, magnitude_std, probability, increasing };
+                for _ in 0..operations {
+                    let (effect, filter) = levels.draw(filter, size, random);
+                    self.take(effect, filter, fill, given, scratch)?;
+                }
+            }
+            _ => self.take(Change::wide(size, random).effect(size), filter, fill, given, scratch)?,
+        }
+        Ok(())
+    }
+
+    /// `AugMix`.
+    #[expect(clippy::cast_possible_truncation, reason = "torchvision mixes in f32")]
+    fn mix(
+        &mut self,
+        operation: &Operation,
+        given: Planes<'_>,
+        random: &mut RecordRandom,
+        scratch: &mut ChainScratch,
+    ) -> Result<(), DecodeError> {
+        let &Operation::AugMix { severity, mixture_width, chain_depth, alpha, all_ops, filter, ref fill } =
+            operation
+        else {
+            return Ok(());
+        };
+        // The first share of a Dirichlet distribution of two is a beta's.
+        let weight = random.beta(alpha, alpha);
+        let [unchanged, changed] = [weight as f32, (1.0 - weight) as f32];
+        let mut shares = [0.0; MIXED_MAX as usize];
+        let shares = &mut shares[..mixture_width as usize];
+        random.dirichlet(alpha, shares);
+        self.own(given, scratch)?;
+        let (size, len) = ([self.window.height, self.window.width], elements(self.shape));
+        scratch.mix.begin(&scratch.image[..len], unchanged)?;
+        for share in shares {
+            scratch.mix.restore(&mut scratch.image[..len]);
+            let depth = chain_depth.map_or_else(|| 1 + draws::up_to(2, random), |depth| depth as usize);
+            for _ in 0..depth {
+                let effect = Change::mixed(severity, all_ops, size, random).effect(size);
+                self.take(effect, filter, fill, given, scratch)?;
+            }
+            scratch.mix.add(&scratch.image[..len], *share as f32 * changed);
+        }
+        scratch.mix.end(&mut scratch.image[..len]);
+        Ok(())
+    }
+
+    /// Does one change.
+    fn take(
+        &mut self,
+        effect: Effect,
+        filter: WarpFilter,
+        fill: &[u8],
         given: Planes<'_>,
         scratch: &mut ChainScratch,
     ) -> Result<(), DecodeError> {
-        if change.is_identity() {
-            return Ok(());
+        match effect {
+            Effect::Nothing => Ok(()),
+            Effect::Moves(warp) => self.warp((warp, filter, fill), given, scratch),
+            Effect::Recolours(recolour) => {
+                let (mut picture, colour) = self.picture(given, scratch)?;
+                recolour.apply(&mut picture, colour)
+            }
         }
-        if let Some(warp) = change.warp([self.window.height, self.window.width]) {
-            return self.warp(warp, given, scratch);
-        }
-        let (mut picture, colour) = self.picture(given, scratch)?;
-        change.recolour(&mut picture, colour)
     }
 
-    fn warp(&mut self, warp: Warp, given: Planes<'_>, scratch: &mut ChainScratch) -> Result<(), DecodeError> {
+    fn warp(
+        &mut self,
+        (warp, filter, fill): Moved<'_>,
+        given: Planes<'_>,
+        scratch: &mut ChainScratch,
+    ) -> Result<(), DecodeError> {
         self.own(given, scratch)?;
         let (shape, made) = (self.shape, room(&mut scratch.made, self.shape)?);
-        augment::moved(warp, Planes { shape, bytes: &scratch.image[..elements(shape)] }, made);
+        let fill = if fill.is_empty() { &[0] } else { fill };
+        warp.apply(Planes { shape, bytes: &scratch.image[..elements(shape)] }, filter, fill, made);
         self.made(shape, scratch);
         Ok(())
     }
@@ -189,7 +284,7 @@ impl View {
         if !self.is_given && !self.is_mirrored && self.looks() == self.shape {
             return Ok(());
         }
-        self.rewrite(self.looks(), given, scratch, |row, _| Some((row, 0)))
+        self.rewrite(self.looks(), 0, given, scratch, Some, |_, _, _| {})
     }
 
     /// The shape of what the image looks like.
@@ -229,24 +324,29 @@ impl View {
         Ok(())
     }
 
-    /// Adds zeros at the top, left, bottom and right.
+    /// Adds pixels at the top, left, bottom and right.
     fn pad(
         &mut self,
-        [top, left, bottom, right]: [usize; 4],
+        sides: [usize; 4],
+        mode: PadMode,
+        fill: &[u8],
         given: Planes<'_>,
         scratch: &mut ChainScratch,
     ) -> Result<(), DecodeError> {
+        if sides == [0; 4] {
+            return Ok(());
+        }
+        let [top, left, bottom, right] = sides;
         let Window { height, width, .. } = self.window;
         let shape = ImageShape { height: top + height + bottom, width: left + width + right, ..self.shape };
-        self.rewrite(shape, given, scratch, |row, out| match row.checked_sub(top) {
-            Some(row) if row < height => {
-                out[..left].fill(0);
-                out[left + width..].fill(0);
-                Some((row, left))
+        let from = |row| mode.within(row, top, height);
+        self.rewrite(shape, left, given, scratch, from, |channel, out, is_row| {
+            let level = fill.get(channel).or(fill.first()).copied().unwrap_or_default();
+            if !is_row {
+                return out.fill(level);
             }
-            _ => {
-                out.fill(0);
-                None
+            for column in (0..left).chain(left + width..out.len()) {
+                out[column] = mode.within(column, left, width).map_or(level, |within| out[left + within]);
             }
         })
     }
@@ -254,31 +354,38 @@ impl View {
     /// Mirrors top to bottom.
     fn turn_over(&mut self, given: Planes<'_>, scratch: &mut ChainScratch) -> Result<(), DecodeError> {
         let last = self.window.height - 1;
-        self.rewrite(self.looks(), given, scratch, |row, _| Some((last - row, 0)))
+        self.rewrite(self.looks(), 0, given, scratch, |row| Some(last - row), |_, _, _| {})
     }
 
-    /// Writes another image, row by row, mirrored if that is due: `from` fills what is around a row of the
-    /// window, and says which row that is and where it begins.
+    /// Writes another image, row by row, mirrored if that is due. Of a row, `from` says which one of the window
+    /// it has from the column `left` on, if any; `around` fills the rest of it, by its channel and whether it
+    /// has one.
     fn rewrite(
         &mut self,
         shape: ImageShape,
+        left: usize,
         given: Planes<'_>,
         scratch: &mut ChainScratch,
-        from: impl Fn(usize, &mut [u8]) -> Option<(usize, usize)>,
+        from: impl Fn(usize) -> Option<usize>,
+        around: impl Fn(usize, &mut [u8], bool),
     ) -> Result<(), DecodeError> {
         let ChainScratch { image, made, .. } = scratch;
         let bytes = if self.is_given { given.bytes } else { &image[..elements(self.shape)] };
-        let Window { top, left, width, .. } = self.window;
+        let window = self.window;
         let planes = bytes.chunks_exact(self.shape.height * self.shape.width);
         let outs = room(made, shape)?.chunks_exact_mut(shape.height * shape.width);
-        for (plane, out) in planes.zip(outs) {
+        for (channel, (plane, out)) in planes.zip(outs).enumerate() {
             for (row, out) in out.chunks_exact_mut(shape.width).enumerate() {
-                let Some((row, start)) = from(row, out) else { continue };
-                let out = &mut out[start..start + width];
-                out.copy_from_slice(&plane[(top + row) * self.shape.width + left..][..width]);
-                if self.is_mirrored {
-                    out.reverse();
+                let found = from(row);
+                if let Some(row) = found {
+                    let out = &mut out[left..left + window.width];
+                    let start = (window.top + row) * self.shape.width + window.left;
+                    out.copy_from_slice(&plane[start..][..window.width]);
+                    if self.is_mirrored {
+                        out.reverse();
+                    }
                 }
+                around(channel, out, found.is_some());
             }
         }
         self.made(shape, scratch);
@@ -293,6 +400,42 @@ impl View {
     }
 }
 
+impl PadMode {
+    /// The pixel of a side that is at this place after a padding of `before` pixels; none if it is constant.
+    fn within(self, place: usize, before: usize, side: usize) -> Option<usize> {
+        if (before..before + side).contains(&place) {
+            return Some(place - before);
+        }
+        // Mirrored, a side comes again after twice its length, or one edge less at each end.
+        let period = match self {
+            PadMode::Constant => return None,
+            PadMode::Edge => return Some(place.clamp(before, before + side - 1) - before),
+            PadMode::Reflect => (2 * (side - 1)).max(1),
+            PadMode::Symmetric => 2 * side,
+        };
+        let phase = (place + period * before.div_ceil(period) - before) % period;
+        let turned = if self == PadMode::Reflect { period - phase } else { period - 1 - phase };
+        Some(if phase < side { phase } else { turned })
+    }
+}
+
+/// How often an operation changes colours.
+fn chance(operation: &Operation) -> f64 {
+    match *operation {
+        Operation::ColorJitter { probability, .. }
+        | Operation::Grayscale { probability }
+        | Operation::GaussianBlur { probability, .. }
+        | Operation::PillowBlur { probability, .. }
+        | Operation::Invert { probability }
+        | Operation::Posterize { probability, .. }
+        | Operation::Solarize { probability, .. }
+        | Operation::Sharpness { probability, .. }
+        | Operation::AutoContrast { probability }
+        | Operation::Equalize { probability } => probability,
+        _ => unreachable!("the others move pixels"),
+    }
+}
+
 /// Changes the colours of an image.
 fn recolour(
     operation: &Operation,
@@ -300,8 +443,8 @@ fn recolour(
     random: &mut RecordRandom,
     scratch: &mut ColourScratch,
 ) -> Result<(), DecodeError> {
-    match operation {
-        &Operation::ColorJitter { brightness, contrast, saturation, hue, .. } => {
+    match *operation {
+        Operation::ColorJitter { brightness, contrast, saturation, hue, .. } => {
             let factor = |most: f64, random: &mut RecordRandom| {
                 draws::uniform([(1.0 - most).max(0.0), 1.0 + most], random)
             };
@@ -316,19 +459,25 @@ fn recolour(
                     _ => {}
                 }
             }
+            Ok(())
         }
-        Operation::Grayscale { .. } => picture.grey(),
+        Operation::Grayscale { .. } => {
+            picture.grey();
+            Ok(())
+        }
         Operation::GaussianBlur { kernel, sigma, .. } => {
-            let sigma = draws::uniform(*sigma, random);
-            picture.gaussian_blur([*kernel as usize; 2], [sigma; 2], scratch)?;
+            let sigma = draws::uniform(sigma, random);
+            picture.gaussian_blur([kernel as usize; 2], [sigma; 2], scratch)
         }
-        Operation::Solarize { threshold, .. } => picture.solarize(*threshold),
-        Operation::Sharpness { factor, .. } => picture.sharpness(*factor, scratch)?,
-        Operation::AutoContrast { .. } => picture.autocontrast(),
-        Operation::Equalize { .. } => picture.equalize(),
+        Operation::PillowBlur { radius, .. } => picture.pillow_blur(draws::uniform(radius, random), scratch),
+        Operation::Invert { .. } => Recolour::Invert.apply(picture, scratch),
+        Operation::Posterize { bits, .. } => Recolour::Posterize(bits).apply(picture, scratch),
+        Operation::Solarize { threshold, .. } => Recolour::Solarize(threshold).apply(picture, scratch),
+        Operation::Sharpness { factor, .. } => Recolour::Sharpness(factor).apply(picture, scratch),
+        Operation::AutoContrast { .. } => Recolour::AutoContrast.apply(picture, scratch),
+        Operation::Equalize { .. } => Recolour::Equalize.apply(picture, scratch),
         _ => unreachable!("the others move pixels"),
     }
-    Ok(())
 }
 
 /// The number of elements of a shape that has been checked.
@@ -420,10 +569,29 @@ mod tests {
                     let [top, left] = [0, 1].map(|at| ((room[at] - to[at]) as f64 / 2.0).round_ties_even());
                     padded.cut(top as isize, left as isize, to)
                 }
-                Operation::RandomCrop { padding, .. } => {
-                    let (by, room) = (*padding as isize, size.map(|side| side + 2 * *padding as usize));
-                    self.cut(-by, -by, room).window(draws::place(room, to, random))
+                Operation::Pad { mode, fill, .. } => self.padded(operation.padding(size), *mode, fill),
+                Operation::RandomCrop { mode, fill, .. } => {
+                    let padded = self.padded(operation.padding(size), *mode, fill);
+                    let room = [padded.shape.height, padded.shape.width];
+                    padded.window(draws::place(room, to, random))
                 }
+                Operation::RandomRotation { .. }
+                | Operation::RandomAffine { .. }
+                | Operation::RandomPerspective { .. } => match moves::moved(operation, size, random) {
+                    Some(moved) => self.moved(moved),
+                    None => self.clone(),
+                },
+                Operation::TimmRandAugment { .. } => {
+                    let levels =
+                        TimmLevels { magnitude: 9.0, magnitude_std: 0.5, probability: 0.5, increasing: true };
+                    let mut image = self.clone();
+                    for _ in 0..2 {
+                        let (effect, filter) = levels.draw(None, size, random);
+                        image = image.changed(effect, filter, &[124, 116, 104]);
+                    }
+                    image
+                }
+                Operation::AugMix { .. } => self.mixed(random),
                 Operation::HorizontalFlip { probability } => {
                     flipped(false, draws::happens(*probability, random))
                 }
@@ -433,16 +601,23 @@ mod tests {
                 Operation::RandAugment { operations, magnitude } => {
                     let mut image = self.clone();
                     for _ in 0..*operations {
-                        image = image.changed(Change::random(*magnitude, size, random));
+                        let effect = Change::random(*magnitude, size, random).effect(size);
+                        image = image.changed(effect, WarpFilter::Nearest, &[0]);
                     }
                     image
                 }
-                Operation::TrivialAugmentWide => self.changed(Change::wide(size, random)),
+                Operation::TrivialAugmentWide => {
+                    self.changed(Change::wide(size, random).effect(size), WarpFilter::Nearest, &[0])
+                }
                 Operation::AutoAugment { policy } => {
                     let changes = Change::of_policy(*policy, size, random).into_iter().flatten();
-                    changes.fold(self.clone(), |image, change| image.changed(change))
+                    changes.fold(self.clone(), |image, change| {
+                        image.changed(change.effect(size), WarpFilter::Nearest, &[0])
+                    })
                 }
-                Operation::ColorJitter { probability, .. } | Operation::Grayscale { probability } => {
+                Operation::ColorJitter { probability, .. }
+                | Operation::Grayscale { probability }
+                | Operation::PillowBlur { probability, .. } => {
                     let mut image = self.clone();
                     if draws::happens(*probability, random) {
                         let mut picture = Picture::new(image.shape, &mut image.bytes);
@@ -454,15 +629,78 @@ mod tests {
             }
         }
 
-        fn changed(&self, change: Change) -> Self {
+        fn padded(&self, [top, left, bottom, right]: [usize; 4], mode: PadMode, fill: &[u8]) -> Self {
+            let ImageShape { height, width, .. } = self.shape;
+            let shape =
+                ImageShape { height: top + height + bottom, width: left + width + right, ..self.shape };
+            // Steps back from outside until within, one side at a time.
+            let within = |place: isize, side: usize| {
+                let (mut place, last) = (place, side as isize - 1);
+                while !(0..=last).contains(&place) {
+                    place = match mode {
+                        PadMode::Constant => return None,
+                        PadMode::Edge => place.clamp(0, last),
+                        PadMode::Reflect if last == 0 => 0,
+                        PadMode::Reflect if place < 0 => -place,
+                        PadMode::Reflect => 2 * last - place,
+                        PadMode::Symmetric if place < 0 => -1 - place,
+                        PadMode::Symmetric => 2 * last + 1 - place,
+                    };
+                }
+                Some(place)
+            };
+            Plain::new(shape, |c, y, x| {
+                let (y, x) = (y as isize - top as isize, x as isize - left as isize);
+                match (within(y, height), within(x, width)) {
+                    (Some(y), Some(x)) => self.at(c, y, x),
+                    _ => {
+                        if fill.is_empty() {
+                            0
+                        } else {
+                            fill[c % fill.len()]
+                        }
+                    }
+                }
+            })
+        }
+
+        fn moved(&self, (warp, filter, fill): Moved<'_>) -> Self {
             let mut image = self.clone();
-            if let Some(warp) = change.warp([self.shape.height, self.shape.width]) {
-                augment::moved(warp, Planes { shape: self.shape, bytes: &self.bytes }, &mut image.bytes);
-                return image;
-            }
-            let mut picture = Picture::new(image.shape, &mut image.bytes);
-            change.recolour(&mut picture, &mut ColourScratch::default()).unwrap();
+            let fill = if fill.is_empty() { &[0] } else { fill };
+            warp.apply(Planes { shape: self.shape, bytes: &self.bytes }, filter, fill, &mut image.bytes);
             image
+        }
+
+        fn changed(&self, effect: Effect, filter: WarpFilter, fill: &[u8]) -> Self {
+            let mut image = self.clone();
+            match effect {
+                Effect::Nothing => {}
+                Effect::Moves(warp) => return self.moved((warp, filter, fill)),
+                Effect::Recolours(recolour) => {
+                    let mut picture = Picture::new(image.shape, &mut image.bytes);
+                    recolour.apply(&mut picture, &mut ColourScratch::default()).unwrap();
+                }
+            }
+            image
+        }
+
+        /// AugMix with torchvision's own numbers.
+        fn mixed(&self, random: &mut RecordRandom) -> Self {
+            let size = [self.shape.height, self.shape.width];
+            let (weight, mut shares) = (random.beta(1.0, 1.0), [0.0; 3]);
+            random.dirichlet(1.0, &mut shares);
+            let mut sums: Vec<f32> =
+                self.bytes.iter().map(|level| weight as f32 * f32::from(*level)).collect();
+            for share in shares {
+                let mut image = self.clone();
+                for _ in 0..1 + draws::up_to(2, random) {
+                    let effect = Change::mixed(3, true, size, random).effect(size);
+                    image = image.changed(effect, WarpFilter::Bilinear, &[0]);
+                }
+                let share = share as f32 * (1.0 - weight) as f32;
+                sums.iter_mut().zip(&image.bytes).for_each(|(sum, level)| *sum += share * f32::from(*level));
+            }
+            Plain { shape: self.shape, bytes: sums.iter().map(|sum| *sum as u8).collect() }
         }
     }
 
@@ -470,14 +708,48 @@ mod tests {
         let how = prop::sample::select(vec![Filter::Nearest, Filter::Bilinear, Filter::Lanczos]);
         let how = how.prop_map(|filter| Resampling { filter, ..Resampling::default() });
         let side = 1..60_u32;
+        let mode = [PadMode::Constant, PadMode::Edge, PadMode::Reflect, PadMode::Symmetric];
+        let mode = prop::sample::select(mode.to_vec());
+        let fill = prop::sample::select(vec![vec![], vec![7], vec![1, 2, 3]]);
+        let filter = [WarpFilter::Nearest, WarpFilter::Bilinear, WarpFilter::Bicubic];
+        let filter = prop::sample::select(filter.to_vec());
         prop_oneof![
             (side.clone(), side.clone(), how.clone())
                 .prop_map(|(height, width, resampling)| { Operation::Resize { height, width, resampling } }),
-            (1..12_u32, how.clone())
-                .prop_map(|(side, resampling)| { Operation::ResizeShorter { side, resampling } }),
+            (1..12_u32, how.clone()).prop_map(|(side, how)| Operation::resize_shorter(side).resampled(how)),
+            (1..12_u32, 1..9_u32, how.clone()).prop_map(|(side, more, resampling)| {
+                Operation::ResizeShorter { side, max_size: Some(side + more), resampling }
+            }),
             (side.clone(), side.clone()).prop_map(|(height, width)| Operation::CenterCrop { height, width }),
-            (1..4_u32, 1..4_u32, 2..9_u32)
-                .prop_map(|(height, width, padding)| { Operation::RandomCrop { height, width, padding } }),
+            (1..9_u32, 1..9_u32, 0..5_u32, mode.clone(), fill.clone()).prop_map(
+                |(height, width, padding, mode, fill)| {
+                    Operation::RandomCrop { height, width, padding, pad_if_needed: true, mode, fill }
+                }
+            ),
+            (prop::array::uniform4(0..30_u32), mode, fill.clone())
+                .prop_map(|(padding, mode, fill)| Operation::Pad { padding, mode, fill }),
+            (filter.clone(), fill.clone()).prop_map(|(filter, fill)| Operation::RandomRotation {
+                degrees: [-40.0, 90.0],
+                filter,
+                fill
+            }),
+            (filter.clone(), fill.clone()).prop_map(|(filter, fill)| Operation::RandomAffine {
+                degrees: [-5.0, 5.0],
+                translate: [0.2, 0.4],
+                scale: [0.5, 1.5],
+                shear: [-10.0, 10.0, 0.0, 20.0],
+                filter,
+                fill
+            }),
+            (filter, fill).prop_map(|(filter, fill)| Operation::RandomPerspective {
+                distortion: 0.9,
+                probability: 0.8,
+                filter,
+                fill
+            }),
+            Just(Operation::PillowBlur { radius: [0.0, 3.0], probability: 0.5 }),
+            Just(Operation::timm_rand_augment()),
+            Just(Operation::aug_mix()),
             (side.clone(), how).prop_map(|(side, how)| Operation::random_resized_crop(side).resampled(how)),
             Just(Operation::random_crop(1, 0)),
             Just(Operation::horizontal_flip()),

@@ -67,7 +67,12 @@ fn warp(case: &Value, size: [usize; 2]) -> Option<Warp> {
             };
             Warp::affine(affine, size)
         }
-        "perspective" => Warp::perspective(reals(&params["coefficients"]), size),
+        "perspective" => {
+            let points = |key: &str| -> [[f64; 2]; 4] { std::array::from_fn(|at| reals(&params[key][at])) };
+            let warp = Warp::perspective(reals(&params["coefficients"]), size);
+            assert_eq!(Warp::tilt(points("startpoints"), points("endpoints"), size), warp);
+            warp
+        }
         "RandAugment's ShearX" => Warp::shear_x(magnitude(), size),
         "RandAugment's ShearY" => Warp::shear_y(magnitude(), size),
         "RandAugment's TranslateX" => Warp::translate_x(magnitude(), size),
