@@ -85,7 +85,6 @@ fn noise_is_normal_and_depends_on_the_record_alone() {
     for (place, wanted) in NORMAL {
         let found = share(&numbers, place);
         assert!((found - wanted).abs() < allowed, "up to {place}: {found} and {wanted}");
-        println!("up to {place}: {found} and {wanted}, allowed {allowed}");
     }
     let products: f64 = numbers.windows(2).map(|pair| f64::from(pair[0] * pair[1])).sum();
     assert!((products / count).abs() < 3.3 / count.sqrt(), "neighbours: {}", products / count);

@@ -128,11 +128,10 @@ fn operations_have_torchvisions_pixels() {
     }
     let all: u32 = checked.values().sum();
     assert!(differ.is_empty(), "{} of {all} differ: {differ:?}", differ.len());
-    println!("{all} cases: {checked:?}");
     let least =
         [("pad", 8), ("random_rotation", 15), ("random_affine", 10), ("pillow_blur", 6), ("posterize", 5)];
     for (name, least) in least {
         assert!(checked[name] >= least, "{name}: {checked:?}");
     }
-    assert!(all >= 130, "{checked:?}");
+    assert!(all >= 148, "{checked:?}");
 }

@@ -1,5 +1,5 @@
-//! What RandAugment, TrivialAugmentWide, AutoAugment and AugMix choose from, how strong each is, and how it is
-//! done to an image.
+//! What RandAugment, TrivialAugmentWide, AutoAugment and AugMix choose from, how strong each is, and how it
+//! is done to an image.
 
 use percolator_image::DecodeError;
 use percolator_image::colour::{self, Picture, Scratch};

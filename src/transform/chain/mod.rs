@@ -153,8 +153,13 @@ impl Chain {
             let [height, width] = operation.size_after(before);
             let bytes =
                 |rows: usize, columns: usize| rows.saturating_mul(columns).saturating_mul(shape.channels);
-            let [rows, columns] = operation.padded(before);
-            let made = bytes(rows, columns).max(bytes(height, width));
+            let made = match operation.padding(before) {
+                [0, 0, 0, 0] => bytes(height, width),
+                _ => {
+                    let [rows, columns] = operation.padded(before);
+                    bytes(rows, columns)
+                }
+            };
             if operation.resizes() {
                 // What the first pass makes, columns first or rows first.
                 between = bytes(before[0], width).max(bytes(height, before[1])).max(between);

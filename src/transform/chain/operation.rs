@@ -415,7 +415,8 @@ impl Operation {
         Operation::RandomCrop { height, width, padding, pad_if_needed: false, mode, fill }
     }
 
-    /// [`RandomRotation`](Self::RandomRotation) by up to so many degrees to either side, to the nearest pixel.
+    /// [`RandomRotation`](Self::RandomRotation) by up to so many degrees to either side, with the nearest
+    /// pixels.
     #[must_use]
     pub fn random_rotation(degrees: f64) -> Self {
         let (filter, fill) = (WarpFilter::default(), Vec::new());

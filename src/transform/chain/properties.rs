@@ -116,8 +116,11 @@ impl Operation {
         }
     }
 
-    /// The size after that padding.
+    /// The size after that padding. Of a centre, that is its own: what it does not hold is cut off first.
     pub(super) fn padded(&self, size @ [rows, columns]: [usize; 2]) -> [usize; 2] {
+        if let Operation::CenterCrop { height, width } = *self {
+            return [height as usize, width as usize];
+        }
         let [top, left, bottom, right] = self.padding(size);
         [rows + top + bottom, columns + left + right]
     }

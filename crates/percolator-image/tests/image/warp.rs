@@ -69,7 +69,10 @@ fn warp(case: &Value, size: [usize; 2]) -> Option<Warp> {
         }
         "perspective" => {
             let points = |key: &str| -> [[f64; 2]; 4] { std::array::from_fn(|at| reals(&params[key][at])) };
-            let warp = Warp::perspective(reals(&params["coefficients"]), size);
+            // The parser of JSON may be an ulp of an f64 off; they are f32.
+            #[allow(clippy::cast_possible_truncation, reason = "rounded")]
+            let coefficients = reals::<8>(&params["coefficients"]).map(|number| f64::from(number as f32));
+            let warp = Warp::perspective(coefficients, size);
             assert_eq!(Warp::tilt(points("startpoints"), points("endpoints"), size), warp);
             warp
         }
