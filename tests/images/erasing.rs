@@ -4,29 +4,32 @@
 
 use half::{bf16, f16};
 use percolator::transform::{ErasedValue, Operation};
-use percolator::{ColorMode, Dtype, Layout, Transform};
+use percolator::{ColorMode, Dtype, FeedBuilder, Layout, Transform};
 
 use crate::common::{datum, key};
 use crate::operations::feed;
 
 const SIDE: usize = 48;
-const ELEMENTS: usize = 3 * SIDE * SIDE;
 
-/// Grey images, of which all elements are 7 after the normalization.
-fn erased(value: ErasedValue) -> (Vec<(Vec<u8>, Vec<u8>)>, Transform) {
-    let side = i32::try_from(SIDE).unwrap();
-    let records = (0..40).map(|index| (key(index), datum(3, side, side, 0, vec![255; ELEMENTS]))).collect();
-    let Operation::RandomErasing { probability, scale, ratio, .. } = Operation::random_erasing(1.0) else {
-        unreachable!("that is what it makes")
-    };
-    let operation = Operation::RandomErasing { probability, scale, ratio, value };
-    (records, Transform::new().color(ColorMode::Rgb).operation(operation).normalize([0.0], [1.0 / 7.0]))
+/// What erases a part of every image.
+fn erasing(erased: ErasedValue) -> Transform {
+    let mut operation = Operation::random_erasing(1.0);
+    if let Operation::RandomErasing { value, .. } = &mut operation {
+        *value = erased;
+    }
+    Transform::new().color(ColorMode::Rgb).operation(operation)
 }
 
-/// All elements of two epochs, channel by channel, as f32.
+fn white(transform: &Transform) -> FeedBuilder {
+    let side = i32::try_from(SIDE).unwrap();
+    let image = datum(3, side, side, 0, vec![255; 3 * SIDE * SIDE]);
+    feed((0..40).map(|index| (key(index), image.clone())).collect(), transform)
+}
+
+/// All elements of two epochs, channel by channel, as f32. What is not erased is 7.
 fn elements(value: &ErasedValue, dtype: Dtype, layout: Layout, threads: usize) -> Vec<f32> {
-    let (records, transform) = erased(value.clone());
-    let feed = feed(records, &transform).dtype(dtype).layout(layout).epochs(2).seed(11).threads(threads);
+    let transform = erasing(value.clone()).normalize([0.0], [1.0 / 7.0]);
+    let feed = white(&transform).dtype(dtype).layout(layout).epochs(2).seed(11).threads(threads);
     let lane = feed.build().unwrap().take_lanes().unwrap().remove(0);
     let batches = lane.map(|batch| {
         let batch = batch.unwrap();
@@ -133,14 +136,8 @@ fn constants_are_one_for_all_channels_or_one_for_each() {
 #[test]
 fn bytes_are_erased_to_zeros_alone() {
     let refused = |value: ErasedValue, dtype| {
-        let (records, _) = erased(ErasedValue::default());
-        let Operation::RandomErasing { probability, scale, ratio, .. } = Operation::random_erasing(0.5)
-        else {
-            unreachable!("that is what it makes")
-        };
-        let operation = Operation::RandomErasing { probability, scale, ratio, value };
-        let transform = Transform::new().operation(operation);
-        feed(records, &transform).dtype(dtype).build().map(drop).map_err(|error| error.to_string())
+        let feed = white(&erasing(value)).dtype(dtype);
+        feed.build().map(drop).map_err(|error| error.to_string())
     };
     let words = "u8 output are erased to 0 alone, found Random; f32, f16 and bf16 output take any";
     assert!(refused(ErasedValue::Random, Dtype::U8).unwrap_err().contains(words));

@@ -100,33 +100,12 @@ impl Operation {
             Operation::RandomRotation { .. }
             | Operation::RandomAffine { .. }
             | Operation::RandomPerspective { .. } => self.fault_of_move(),
-            Operation::ColorJitter { brightness, contrast, saturation, hue, probability } => {
-                most("brightness", brightness, FACTOR_MAX)
-                    .or_else(|| most("contrast", contrast, FACTOR_MAX))
-                    .or_else(|| most("saturation", saturation, FACTOR_MAX))
-                    .or_else(|| most("hue", hue, 0.5))
-                    .or_else(|| chance(probability))
-            }
-            Operation::GaussianBlur { kernel, sigma, probability } => {
-                let is_kernel = kernel % 2 == 1 && kernel <= KERNEL_MAX;
-                let kernel = (!is_kernel)
-                    .then(|| format!("a kernel of {kernel}: allowed are odd sides up to {KERNEL_MAX}"));
-                let least = (sigma[0] < SIGMA_MIN)
-                    .then(|| format!("a sigma of {}: allowed are {SIGMA_MIN} and more", sigma[0]));
-                kernel.or(least).or_else(|| range("sigma", sigma, 1000.0)).or_else(|| chance(probability))
-            }
-            Operation::PillowBlur { radius, probability } => most("radius", radius[0], RADIUS_MAX)
-                .or_else(|| between("a radius", radius, RADIUS_MAX))
-                .or_else(|| chance(probability)),
-            Operation::Posterize { bits, probability } => {
-                count("bits", bits, 8).or_else(|| chance(probability))
-            }
-            Operation::Solarize { threshold, probability } => {
-                most("threshold", threshold, 256.0).or_else(|| chance(probability))
-            }
-            Operation::Sharpness { factor, probability } => {
-                most("factor", factor, FACTOR_MAX).or_else(|| chance(probability))
-            }
+            Operation::ColorJitter { .. }
+            | Operation::GaussianBlur { .. }
+            | Operation::PillowBlur { .. }
+            | Operation::Posterize { .. }
+            | Operation::Solarize { .. }
+            | Operation::Sharpness { .. } => self.fault_of_colour(),
             Operation::RandAugment { .. }
             | Operation::TrivialAugmentWide
             | Operation::AutoAugment { .. }
@@ -182,6 +161,40 @@ impl Operation {
             }
             Operation::RandomPerspective { distortion, probability, .. } => {
                 most("distortion", distortion, 1.0).or_else(|| chance(probability))
+            }
+            _ => None,
+        }
+    }
+
+    /// As [`fault`](Self::fault), if it changes colours by numbers.
+    fn fault_of_colour(&self) -> Fault {
+        match *self {
+            Operation::ColorJitter { brightness, contrast, saturation, hue, probability } => {
+                most("brightness", brightness, FACTOR_MAX)
+                    .or_else(|| most("contrast", contrast, FACTOR_MAX))
+                    .or_else(|| most("saturation", saturation, FACTOR_MAX))
+                    .or_else(|| most("hue", hue, 0.5))
+                    .or_else(|| chance(probability))
+            }
+            Operation::GaussianBlur { kernel, sigma, probability } => {
+                let is_kernel = kernel % 2 == 1 && kernel <= KERNEL_MAX;
+                let kernel = (!is_kernel)
+                    .then(|| format!("a kernel of {kernel}: allowed are odd sides up to {KERNEL_MAX}"));
+                let least = (sigma[0] < SIGMA_MIN)
+                    .then(|| format!("a sigma of {}: allowed are {SIGMA_MIN} and more", sigma[0]));
+                kernel.or(least).or_else(|| range("sigma", sigma, 1000.0)).or_else(|| chance(probability))
+            }
+            Operation::PillowBlur { radius, probability } => most("radius", radius[0], RADIUS_MAX)
+                .or_else(|| between("a radius", radius, RADIUS_MAX))
+                .or_else(|| chance(probability)),
+            Operation::Posterize { bits, probability } => {
+                count("bits", bits, 8).or_else(|| chance(probability))
+            }
+            Operation::Solarize { threshold, probability } => {
+                most("threshold", threshold, 256.0).or_else(|| chance(probability))
+            }
+            Operation::Sharpness { factor, probability } => {
+                most("factor", factor, FACTOR_MAX).or_else(|| chance(probability))
             }
             _ => None,
         }

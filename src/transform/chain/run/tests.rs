@@ -89,19 +89,26 @@ impl Plain {
                 Some(moved) => self.moved(moved),
                 None => self.clone(),
             },
-            Operation::TimmRandAugment { .. } => {
-                let levels =
-                    TimmLevels { magnitude: 9.0, magnitude_std: 0.5, probability: 0.5, increasing: true };
+            Operation::HorizontalFlip { probability } => flipped(false, draws::happens(*probability, random)),
+            Operation::VerticalFlip { probability } => flipped(draws::happens(*probability, random), false),
+            Operation::ColorJitter { probability, .. }
+            | Operation::Grayscale { probability }
+            | Operation::PillowBlur { probability, .. } => {
                 let mut image = self.clone();
-                for _ in 0..2 {
-                    let (effect, filter) = levels.draw(None, size, random);
-                    image = image.changed(effect, filter, &[124, 116, 104]);
+                if draws::happens(*probability, random) {
+                    let mut picture = Picture::new(image.shape, &mut image.bytes);
+                    recolour(operation, &mut picture, random, &mut ColourScratch::default()).unwrap();
                 }
                 image
             }
-            Operation::AugMix { .. } => self.mixed(random),
-            Operation::HorizontalFlip { probability } => flipped(false, draws::happens(*probability, random)),
-            Operation::VerticalFlip { probability } => flipped(draws::happens(*probability, random), false),
+            other => self.augmented(other, random),
+        }
+    }
+
+    /// What a policy makes of it.
+    fn augmented(&self, operation: &Operation, random: &mut RecordRandom) -> Self {
+        let size = [self.shape.height, self.shape.width];
+        match operation {
             Operation::RandAugment { operations, magnitude } => {
                 let mut image = self.clone();
                 for _ in 0..*operations {
@@ -119,16 +126,17 @@ impl Plain {
                     image.changed(change.effect(size), WarpFilter::Nearest, &[0])
                 })
             }
-            Operation::ColorJitter { probability, .. }
-            | Operation::Grayscale { probability }
-            | Operation::PillowBlur { probability, .. } => {
+            Operation::TimmRandAugment { .. } => {
+                let levels =
+                    TimmLevels { magnitude: 9.0, magnitude_std: 0.5, probability: 0.5, increasing: true };
                 let mut image = self.clone();
-                if draws::happens(*probability, random) {
-                    let mut picture = Picture::new(image.shape, &mut image.bytes);
-                    recolour(operation, &mut picture, random, &mut ColourScratch::default()).unwrap();
+                for _ in 0..2 {
+                    let (effect, filter) = levels.draw(None, size, random);
+                    image = image.changed(effect, filter, &[124, 116, 104]);
                 }
                 image
             }
+            Operation::AugMix { .. } => self.mixed(random),
             other => unreachable!("{other:?} is not drawn"),
         }
     }
