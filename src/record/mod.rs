@@ -8,8 +8,8 @@
 //! [`FeatureError`], of Examples, is defined here because the errors of all records
 //! ([`RecordCause`](crate::batch::RecordCause)) contain it.
 
+pub(crate) mod distributions;
 mod feature_error;
-mod gamma;
 pub(crate) mod random;
 
 use std::fmt;

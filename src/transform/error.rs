@@ -1,6 +1,6 @@
 //! Errors of a transform: it cannot be made, or it cannot be applied to a record.
 
-use super::MeanImageError;
+use super::{ErasedValue, MeanImageError};
 use crate::base::shape::{Dtype, ImageShape};
 use percolator_files::caller::words;
 use percolator_image::DecodeError;
@@ -42,6 +42,14 @@ pub enum TransformError {
     ScaleOfBytes {
         /// The scale.
         found: f32,
+    },
+
+    /// Parts of a batch of bytes are to be erased to something else than 0, which is meant for what has been
+    /// normalized.
+    #[error("parts of u8 output are erased to 0 alone, found {found:?}; f32, f16 and bf16 output take any")]
+    ErasedBytes {
+        /// What they are to become.
+        found: ErasedValue,
     },
 
     /// An operation that no image can have.

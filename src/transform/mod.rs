@@ -5,6 +5,7 @@
 
 mod caffe_random;
 mod chain;
+mod erase;
 mod error;
 mod kernels;
 mod mean;
@@ -24,7 +25,7 @@ use percolator_image::Decode;
 pub use crate::base::shape::Phase;
 pub use caffe_random::CaffeEra;
 pub(crate) use caffe_random::{LayerKind, LayerSeeds, SetUp, Taken, Takes};
-pub use chain::{AutoAugmentPolicy, Operation, UsualOperations};
+pub use chain::{AutoAugmentPolicy, ErasedValue, Operation, PadMode, UsualOperations};
 pub(crate) use chain::{Chain, ChainScratch, Made};
 pub use error::TransformError;
 pub use mean::{MeanImage, MeanImageError};
@@ -33,6 +34,7 @@ pub use mixing::{Mixing, MixingError};
 pub(crate) use on_device::Cutter;
 pub use on_device::{Cut, DeviceTransform, Staged, TransformPlace};
 pub use percolator_image::resample::{Filter, Resampling, ResizeLaw};
+pub use percolator_image::warp::WarpFilter;
 pub use percolator_image::{ColorMode, DecodeError};
 pub(crate) use random::{Draw, Draws, Randomness};
 pub(crate) use transformer::{Scratch, Transformer};

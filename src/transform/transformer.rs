@@ -105,6 +105,11 @@ impl Transformer {
         if !dtype.is_of_images() {
             return Err(TransformError::Dtype { dtype });
         }
+        if dtype == Dtype::U8
+            && let Some(value) = chain.as_ref().and_then(Chain::erases_to)
+        {
+            return Err(TransformError::ErasedBytes { found: value.clone() });
+        }
         let mean_image = match mean_image {
             Some(MeanChoice::File(path)) => Some(MeanImage::open(root.join(path))?),
             Some(MeanChoice::Image(image)) => Some(image),
@@ -250,22 +255,6 @@ impl Transformer {
             self.erase(erased, planes.shape.channels, width, out);
         }
         Ok(())
-    }
-
-    /// Makes a part of a record's elements 0.
-    fn erase(&self, part: percolator_image::Window, channels: usize, width: usize, out: &mut [u8]) {
-        let percolator_image::Window { top, left, height, width: across } = part;
-        let bytes = self.dtype.size();
-        // Planes, and the bytes of a pixel in each.
-        let (planes, pixel) = match self.layout {
-            Layout::Nchw => (channels, bytes),
-            Layout::Nhwc => (1, bytes * channels),
-        };
-        for plane in out.chunks_exact_mut(out.len() / planes) {
-            for row in plane.chunks_exact_mut(width * pixel).skip(top).take(height) {
-                row[left * pixel..(left + across) * pixel].fill(0);
-            }
-        }
     }
 
     /// Writes the window of an image to its place in the batch.

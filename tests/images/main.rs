@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod erasing;
 #[path = "../../crates/percolator-image/tests/image/forge.rs"]
 mod forge;
 mod jpeg_scaled;
@@ -9,4 +10,5 @@ mod jpeg_window;
 mod mixing;
 mod operations;
 mod own_steps;
+mod pillow;
 mod views;

@@ -12,7 +12,10 @@ use percolator::batch::Element;
 use percolator::decoder::ImageFileDecoder;
 use percolator::proto::Datum;
 use percolator::source::Matching;
-use percolator::transform::{AutoAugmentPolicy, Filter, Operation, Resampling, ResizeLaw, TransformPlace};
+use percolator::transform::{
+    AutoAugmentPolicy, ErasedValue, Filter, Operation, PadMode, Resampling, ResizeLaw, TransformPlace,
+    WarpFilter,
+};
 use percolator::{Batch, ColorMode, Dtype, Epochs, Feed, FeedBuilder, Layout, Target, Transform};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
@@ -33,15 +36,15 @@ pub(crate) fn encoded(index: usize, file: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (key(index), datum.encode_to_vec())
 }
 
-fn feed(records: Vec<(Vec<u8>, Vec<u8>)>, transform: &Transform) -> FeedBuilder {
+pub(crate) fn feed(records: Vec<(Vec<u8>, Vec<u8>)>, transform: &Transform) -> FeedBuilder {
     Feed::builder().source(MemorySource::new("pictures", records)).transform(transform.clone()).batch_size(1)
 }
 
-fn first(feed: FeedBuilder) -> Batch {
+pub(crate) fn first(feed: FeedBuilder) -> Batch {
     feed.build().unwrap().take_lanes().unwrap().remove(0).next().unwrap().unwrap()
 }
 
-fn checksum<T: Pod>(elements: &[T]) -> String {
+pub(crate) fn checksum<T: Pod>(elements: &[T]) -> String {
     Sha256::digest(bytemuck::cast_slice::<T, u8>(elements)).iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -152,14 +155,37 @@ fn everything() -> Transform {
     usual.operations([
         Operation::resize_shorter(40),
         Operation::random_resized_crop(30),
-        Operation::random_crop(28, 2),
+        Operation::Pad { padding: [3, 0, 40, 1], mode: PadMode::Reflect, fill: vec![] },
+        Operation::RandomCrop {
+            height: 40,
+            width: 28,
+            padding: 2,
+            pad_if_needed: true,
+            mode: PadMode::Symmetric,
+            fill: vec![9],
+        },
+        Operation::random_rotation(15.0),
+        Operation::RandomAffine {
+            degrees: [-5.0, 5.0],
+            translate: [0.1, 0.2],
+            scale: [0.9, 1.1],
+            shear: [-3.0, 3.0, 0.0, 0.0],
+            filter: WarpFilter::Bicubic,
+            fill: vec![1, 2, 3],
+        },
+        Operation::random_perspective(),
         Operation::horizontal_flip(),
         Operation::VerticalFlip { probability: 0.2 },
         Operation::rand_augment(),
         Operation::TrivialAugmentWide,
         Operation::AutoAugment { policy: AutoAugmentPolicy::Cifar10 },
+        Operation::timm_rand_augment(),
+        Operation::aug_mix(),
         Operation::color_jitter(0.4, 0.4, 0.4, 0.1),
         Operation::Grayscale { probability: 0.2 },
+        Operation::PillowBlur { radius: [0.1, 2.0], probability: 0.5 },
+        Operation::Posterize { bits: 6, probability: 0.2 },
+        Operation::Invert { probability: 0.2 },
         Operation::GaussianBlur { kernel: 5, sigma: [0.1, 2.0], probability: 0.5 },
         Operation::Solarize { threshold: 128.0, probability: 0.2 },
         Operation::Sharpness { factor: 1.5, probability: 0.5 },
@@ -188,6 +214,19 @@ fn a_chain_of_everything_is_data_and_gives_the_same_pixels() {
     let how = Resampling { filter: Filter::Bicubic, ..Resampling::default() };
     let long = Operation::random_resized_crop(3).resampled(how);
     assert_eq!(serde_json::from_str::<Operation>(short).unwrap(), long);
+    for (short, long) in [
+        (r#"{"timm_rand_augment": {}}"#, Operation::timm_rand_augment()),
+        (r#"{"aug_mix": {}}"#, Operation::aug_mix()),
+        (r#"{"random_perspective": {}}"#, Operation::random_perspective()),
+        (r#"{"random_rotation": {"degrees": [-9, 9]}}"#, Operation::random_rotation(9.0)),
+        (r#"{"random_crop": {"height": 32, "width": 32, "padding": 4}}"#, Operation::random_crop(32, 4)),
+        (r#"{"random_erasing": {"probability": 0.25}}"#, Operation::random_erasing(0.25)),
+    ] {
+        assert_eq!(serde_json::from_str::<Operation>(short).unwrap(), long);
+    }
+    let noise = r#"{"random_erasing": {"value": "random"}}"#;
+    let found = serde_json::from_str::<Operation>(noise).unwrap();
+    assert!(matches!(found, Operation::RandomErasing { value: ErasedValue::Random, .. }));
 }
 
 #[test]
@@ -290,6 +329,51 @@ fn what_is_impossible_is_refused_before_the_first_batch() {
         (plain(new().operation(Operation::random_crop(8, 1 << 20))), "pixels would be made of an image of"),
     ] {
         assert!(found.contains(words), "{found}");
+    }
+}
+
+/// The parameters of one operation as data, and what is said about them.
+const IMPOSSIBLE: [(&str, &str); 22] = [
+    (r#"{"random_rotation": {"degrees": [9, 3]}}"#, "degrees from 9 to 3: allowed are numbers from -360 to"),
+    (r#"{"random_rotation": {"degrees": [0, 361]}}"#, "degrees from 0 to 361"),
+    (
+        r#"{"random_rotation": {"degrees": [0, 1], "fill": [1, 2]}}"#,
+        "a fill of 2 levels: allowed are 1 or as many",
+    ),
+    (r#"{"random_affine": {"degrees": [0, 0], "translate": [0.1, 1.5]}}"#, "a translate of 1.5"),
+    (r#"{"random_affine": {"degrees": [0, 0], "scale": [0, 1]}}"#, "a scale from 0 to 1"),
+    (r#"{"random_affine": {"degrees": [0, 0], "shear": [0, 1, 0, 90]}}"#, "a shear from 0 to 90: allowed"),
+    (r#"{"random_perspective": {"distortion": 1.1}}"#, "a distortion of 1.1: allowed are 0 to 1"),
+    (r#"{"pillow_blur": {"radius": [-1, 1]}}"#, "a radius of -1: allowed are 0 to 1000"),
+    (r#"{"pillow_blur": {"radius": [3, 1]}}"#, "a radius from 3 to 1"),
+    (r#"{"posterize": {"bits": 0}}"#, "bits of 0: allowed are 1 to 8"),
+    (r#"{"invert": {"probability": -1}}"#, "a probability of -1"),
+    (r#"{"aug_mix": {"severity": 11}}"#, "a severity of 11: allowed are 1 to 10"),
+    (r#"{"aug_mix": {"mixture_width": 65}}"#, "a mixture_width of 65: allowed are 1 to 64"),
+    (r#"{"aug_mix": {"chain_depth": 0}}"#, "a chain_depth of 0"),
+    (r#"{"aug_mix": {"alpha": 0}}"#, "an alpha of 0: allowed are 0.001 to 1000"),
+    (r#"{"timm_rand_augment": {"magnitude": 11}}"#, "a magnitude of 11: allowed are 0 to 10"),
+    (r#"{"timm_rand_augment": {"magnitude_std": -1}}"#, "a magnitude_std of -1"),
+    (r#"{"timm_rand_augment": {"operations": 0}}"#, "operations of 0: allowed are 1 to 100"),
+    (
+        r#"{"resize_shorter": {"side": 9, "max_size": 9}}"#,
+        "a max_size of 9: allowed is more than the shorter side's 9",
+    ),
+    (r#"{"pad": {"padding": [0, 0, 0, 2000000]}}"#, "a padding of 2000000"),
+    (r#"{"pad": {"padding": [1000000, 9, 9, 9]}}"#, "pixels would be made of an image of"),
+    (
+        r#"{"random_crop": {"height": 20000, "width": 20000, "pad_if_needed": true}}"#,
+        "pixels would be made of an image of",
+    ),
+];
+
+#[test]
+fn an_impossible_parameter_is_refused_by_its_name() {
+    for (operation, words) in IMPOSSIBLE {
+        let parsed: Operation = serde_json::from_str(operation).unwrap();
+        let named = format!("operation 1, {}: ", parsed.name());
+        let found = refused(&Transform::new().color(ColorMode::Rgb).operation(parsed), |feed| feed);
+        assert!(found.contains(&named) && found.contains(words), "{operation}: {found}");
     }
 }
 

@@ -1,9 +1,9 @@
-//! What RandAugment, TrivialAugmentWide and AutoAugment choose from, how strong each is, and how it is done
-//! to an image. As in torchvision, warps take the nearest pixel, and zeros from outside.
+//! What RandAugment, TrivialAugmentWide, AutoAugment and AugMix choose from, how strong each is, and how it
+//! is done to an image.
 
+use percolator_image::DecodeError;
 use percolator_image::colour::{self, Picture, Scratch};
-use percolator_image::warp::{Rotation, Warp, WarpFilter};
-use percolator_image::{DecodeError, Planes};
+use percolator_image::warp::{Rotation, Warp};
 
 use super::policies::{self, Step};
 use super::{AutoAugmentPolicy, draws};
@@ -47,8 +47,30 @@ const CHOICES: [Kind; 14] = [
     Kind::Equalize,
 ];
 
+/// What AugMix chooses from: all of them, or all but the last four.
+const MIXED: [Kind; 13] = [
+    Kind::ShearX,
+    Kind::ShearY,
+    Kind::TranslateX,
+    Kind::TranslateY,
+    Kind::Rotate,
+    Kind::Posterize,
+    Kind::Solarize,
+    Kind::AutoContrast,
+    Kind::Equalize,
+    Kind::Brightness,
+    Kind::Color,
+    Kind::Contrast,
+    Kind::Sharpness,
+];
+const OF_COLOURS: usize = 4;
+
+/// The most chains that AugMix mixes.
+pub(super) const MIXED_MAX: u32 = 64;
+
 /// How many magnitudes there are.
 pub(super) const RAND_BINS: u32 = 31;
+pub(super) const MIX_BINS: u32 = 10;
 const WIDE_BINS: u32 = 31;
 const AUTO_BINS: u32 = 10;
 
@@ -59,9 +81,52 @@ enum Reach {
     Usual,
     /// TrivialAugmentWide's.
     Wide,
+    /// AugMix's.
+    Mix,
 }
 
 /// What is done to one image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Effect {
+    Nothing,
+    Moves(Warp),
+    Recolours(Recolour),
+}
+
+/// A change of colours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Recolour {
+    Brightness(f64),
+    Saturation(f64),
+    Contrast(f64),
+    Sharpness(f64),
+    Posterize(u32),
+    Solarize(f64),
+    SolarizeAdd(u8),
+    AutoContrast,
+    Equalize,
+    Invert,
+}
+
+impl Recolour {
+    pub(super) fn apply(self, picture: &mut Picture<'_>, scratch: &mut Scratch) -> Result<(), DecodeError> {
+        match self {
+            Recolour::Brightness(factor) => picture.brightness(factor),
+            Recolour::Saturation(factor) => picture.saturation(factor),
+            Recolour::Contrast(factor) => picture.contrast(factor),
+            Recolour::Sharpness(factor) => picture.sharpness(factor, scratch)?,
+            Recolour::Posterize(bits) => picture.posterize(bits),
+            Recolour::Solarize(threshold) => picture.solarize(threshold),
+            Recolour::SolarizeAdd(add) => picture.solarize_add(add, 128.0),
+            Recolour::AutoContrast => picture.autocontrast(),
+            Recolour::Equalize => picture.equalize(),
+            Recolour::Invert => picture.invert(),
+        }
+        Ok(())
+    }
+}
+
+/// What a policy chose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Change {
     kind: Kind,
@@ -72,20 +137,29 @@ impl Kind {
     /// One of `bins` magnitudes, for an image of this size.
     #[expect(clippy::cast_precision_loss, reason = "sides are far below 2^24")]
     fn magnitude(self, reach: Reach, bin: u32, bins: u32, [rows, columns]: [usize; 2]) -> f64 {
-        let usual = reach == Reach::Usual;
-        let up_to = |usual_end: f64, wide_end: f64| {
-            linspace(0.0, if usual { usual_end } else { wide_end }, bin, bins)
+        let up_to = |usual: f64, wide: f64, mix: f64| {
+            let end = match reach {
+                Reach::Usual => usual,
+                Reach::Wide => wide,
+                Reach::Mix => mix,
+            };
+            linspace(0.0, end, bin, bins)
         };
+        let moved = |side: usize| up_to(150.0 / 331.0 * side as f64, 32.0, side as f64 / 3.0);
         match self {
             Kind::Identity | Kind::AutoContrast | Kind::Equalize | Kind::Invert => 0.0,
-            Kind::ShearX | Kind::ShearY => up_to(0.3, 0.99),
-            Kind::TranslateX => up_to(150.0 / 331.0 * columns as f64, 32.0),
-            Kind::TranslateY => up_to(150.0 / 331.0 * rows as f64, 32.0),
-            Kind::Rotate => up_to(30.0, 135.0),
-            Kind::Brightness | Kind::Color | Kind::Contrast | Kind::Sharpness => up_to(0.9, 0.99),
+            Kind::ShearX | Kind::ShearY => up_to(0.3, 0.99, 0.3),
+            Kind::TranslateX => moved(columns),
+            Kind::TranslateY => moved(rows),
+            Kind::Rotate => up_to(30.0, 135.0, 30.0),
+            Kind::Brightness | Kind::Color | Kind::Contrast | Kind::Sharpness => up_to(0.9, 0.99, 0.9),
             Kind::Posterize => {
-                let lost = if usual { 4.0 } else { 6.0 };
-                8.0 - (f64::from(bin) / (f64::from(bins - 1) / lost)).round_ties_even()
+                let (most, lost) = match reach {
+                    Reach::Usual => (8.0, 4.0),
+                    Reach::Wide => (8.0, 6.0),
+                    Reach::Mix => (4.0, 4.0),
+                };
+                most - (f64::from(bin) / (f64::from(bins - 1) / lost)).round_ties_even()
             }
             Kind::Solarize => linspace(1.0, 0.0, bin, bins),
         }
@@ -157,57 +231,40 @@ impl Change {
         })
     }
 
-    /// Whether it does nothing.
-    pub(super) fn is_identity(self) -> bool {
-        self.kind == Kind::Identity
+    /// One of `AugMix`'s choices.
+    pub(super) fn mixed(severity: u32, all: bool, size: [usize; 2], random: &mut RecordRandom) -> Self {
+        let choices = if all { &MIXED[..] } else { &MIXED[..MIXED.len() - OF_COLOURS] };
+        let kind = choices[draws::up_to(choices.len() - 1, random)];
+        let bin = u32::try_from(random.below(severity.into())).unwrap_or_default();
+        Self::new(kind, Reach::Mix, bin, MIX_BINS, size, random)
     }
 
-    /// What moves the pixels of an image of this size, if that is what it does.
-    pub(super) fn warp(self, size: [usize; 2]) -> Option<Warp> {
-        let Change { kind, magnitude } = self;
-        match kind {
-            Kind::ShearX => Some(Warp::shear_x(magnitude, size)),
-            Kind::ShearY => Some(Warp::shear_y(magnitude, size)),
-            Kind::TranslateX => Some(Warp::translate_x(magnitude, size)),
-            Kind::TranslateY => Some(Warp::translate_y(magnitude, size)),
-            Kind::Rotate => Some(Warp::rotation(Rotation { angle: magnitude, ..Rotation::default() }, size)),
-            _ => None,
-        }
-    }
-
-    /// Changes the colours of an image, if that is what it does.
-    pub(super) fn recolour(
-        self,
-        picture: &mut Picture<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<(), DecodeError> {
+    /// What it does to an image of this size.
+    pub(super) fn effect(self, size: [usize; 2]) -> Effect {
         let Change { kind, magnitude } = self;
         let factor = 1.0 + magnitude;
-        match kind {
-            Kind::Brightness => picture.brightness(factor),
-            Kind::Color => picture.saturation(factor),
-            Kind::Contrast => picture.contrast(factor),
-            Kind::Sharpness => picture.sharpness(factor, scratch)?,
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "2 to 8")]
-            Kind::Posterize => picture.posterize(magnitude as u32),
-            Kind::Solarize => picture.solarize(255.0 * magnitude),
-            Kind::AutoContrast => picture.autocontrast(),
-            Kind::Equalize => picture.equalize(),
-            Kind::Invert => picture.invert(),
-            Kind::Identity
-            | Kind::ShearX
-            | Kind::ShearY
-            | Kind::TranslateX
-            | Kind::TranslateY
-            | Kind::Rotate => {}
-        }
-        Ok(())
+        Effect::Recolours(match kind {
+            Kind::Identity => return Effect::Nothing,
+            Kind::ShearX => return Effect::Moves(Warp::shear_x(magnitude, size)),
+            Kind::ShearY => return Effect::Moves(Warp::shear_y(magnitude, size)),
+            Kind::TranslateX => return Effect::Moves(Warp::translate_x(magnitude, size)),
+            Kind::TranslateY => return Effect::Moves(Warp::translate_y(magnitude, size)),
+            Kind::Rotate => {
+                let rotation = Rotation { angle: magnitude, ..Rotation::default() };
+                return Effect::Moves(Warp::rotation(rotation, size));
+            }
+            Kind::Brightness => Recolour::Brightness(factor),
+            Kind::Color => Recolour::Saturation(factor),
+            Kind::Contrast => Recolour::Contrast(factor),
+            Kind::Sharpness => Recolour::Sharpness(factor),
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 8")]
+            Kind::Posterize => Recolour::Posterize(magnitude as u32),
+            Kind::Solarize => Recolour::Solarize(255.0 * magnitude),
+            Kind::AutoContrast => Recolour::AutoContrast,
+            Kind::Equalize => Recolour::Equalize,
+            Kind::Invert => Recolour::Invert,
+        })
     }
-}
-
-/// Moves the pixels of an image.
-pub(super) fn moved(warp: Warp, image: Planes<'_>, out: &mut [u8]) {
-    warp.apply(image, WarpFilter::Nearest, &[0], out);
 }
 
 #[cfg(test)]
@@ -236,6 +293,7 @@ mod tests {
             let (reach, bins) = match space {
                 "AutoAugment" => (Reach::Usual, AUTO_BINS),
                 "RandAugment" => (Reach::Usual, RAND_BINS),
+                "AugMix" => (Reach::Mix, MIX_BINS),
                 _ => (Reach::Wide, WIDE_BINS),
             };
             for (bin, value) in (0..).zip(words) {
@@ -247,7 +305,7 @@ mod tests {
                 checked += 1;
             }
         }
-        assert!(checked > 700, "{checked}");
+        assert!(checked > 790, "{checked}");
     }
 
     fn random(index: u64) -> RecordRandom {

@@ -17,7 +17,7 @@ pub(super) fn cut(operation: &Operation, size: [usize; 2], random: &mut RecordRa
             let [rows, columns] = size;
             Some(centre(size, [rows.min(height as usize), columns.min(width as usize)]))
         }
-        Operation::RandomCrop { height, width, padding: 0 } => {
+        Operation::RandomCrop { height, width, .. } if operation.padding(size) == [0; 4] => {
             let to = [height as usize, width as usize];
             (to[0] <= size[0] && to[1] <= size[1]).then(|| place(size, to, random))
         }

@@ -2,13 +2,13 @@
 //! the elements of a batch.
 //!
 //! ```text
-//! Operation    what a user asks for, and the size it leaves                             operation
-//!              what is impossible about it                                              possible
-//! Chain        the operations of a transform, and the shape that they leave             here
-//! draws        the random choices of a record, by torchvision's laws                      draws
-//! augment      what the policies choose from, policies: AutoAugment's                     augment, policies
-//! run          the pixels, from buffer to buffer                                          run
-//! usual        recipes, and the usual operations as options                               usual
+//! Operation   what a user asks for, and what it is if nothing is said              operation, defaults
+//!             its name, the sizes that it leaves, what is impossible about it       properties, possible
+//! Chain       the operations of a transform, and the shape that they leave          here
+//! draws       the random choices of a record, by torchvision's laws                 draws, moves
+//! policies    what they choose from, how strong each is; AutoAugment's; timm's      augment, policies, timm
+//! run         the pixels, from buffer to buffer; mixtures of images                 run, mix
+//! usual       recipes, and the usual operations as options                          usual
 //! ```
 //!
 //! An operation is a function of the image and of its own random numbers, which depend on the feed's seed,
@@ -16,11 +16,16 @@
 //! end leaves what the others draw as it is.
 
 mod augment;
+mod defaults;
 mod draws;
+mod mix;
+mod moves;
 mod operation;
 mod policies;
 mod possible;
+mod properties;
 mod run;
+mod timm;
 mod usual;
 
 use percolator_image::colour::Scratch as ColourScratch;
@@ -30,7 +35,8 @@ use percolator_image::{ImageShape, Window};
 use super::TransformError;
 use crate::record::random::RecordRandom;
 
-pub use operation::{AutoAugmentPolicy, Operation};
+pub use operation::{AutoAugmentPolicy, ErasedValue, Operation, PadMode};
+pub(in crate::transform) use run::Erased;
 pub(crate) use run::{ChainScratch, Made};
 pub use usual::UsualOperations;
 
@@ -67,21 +73,22 @@ impl Chain {
     /// [`TransformError`] if a crop is larger than the image is then, or an image would become too large.
     pub(super) fn output(&self, mut shape: ImageShape) -> Result<ImageShape, TransformError> {
         for (place, operation) in self.0.iter().enumerate() {
-            if operation.takes_planes() && !matches!(shape.channels, 1 | 3) {
-                let fault = format!("an image of {} channels: allowed are 1 and 3", shape.channels);
+            if let Some(fault) = operation.fault_of(shape.channels) {
                 return Err(TransformError::Operation { place: place + 1, name: operation.name(), fault });
             }
-            if let &Operation::RandomCrop { height, width, padding } = operation {
-                let [rows, columns] = [shape.height, shape.width].map(|side| side + 2 * padding as usize);
-                Self::check_size(place, operation, [rows, columns], shape)?;
-                if height as usize > rows || width as usize > columns {
-                    return Err(TransformError::RandomCropTooLarge {
-                        place: place + 1,
-                        crop: [height, width],
-                        image: shape,
-                        padding,
-                    });
-                }
+            let padded = operation.padded([shape.height, shape.width]);
+            if padded != [shape.height, shape.width] {
+                Self::check_size(place, operation, padded, shape)?;
+            }
+            if let &Operation::RandomCrop { height, width, padding, .. } = operation
+                && (height as usize > padded[0] || width as usize > padded[1])
+            {
+                return Err(TransformError::RandomCropTooLarge {
+                    place: place + 1,
+                    crop: [height, width],
+                    image: shape,
+                    padding,
+                });
             }
             let [height, width] = operation.size_after([shape.height, shape.width]);
             if [height, width] != [shape.height, shape.width] {
@@ -113,6 +120,14 @@ impl Chain {
         self.0.iter().find(|operation| operation.takes_colours()).map(Operation::name)
     }
 
+    /// What an image of bytes is erased to, unless that is 0.
+    pub(super) fn erases_to(&self) -> Option<&ErasedValue> {
+        let Some(Operation::RandomErasing { value, .. }) = self.0.last() else { return None };
+        let is_zero =
+            matches!(value, ErasedValue::Constant(values) if values.iter().all(|value| *value == 0.0));
+        (!is_zero).then_some(value)
+    }
+
     /// Whether all images have one size afterwards.
     pub(super) fn fixes_size(&self) -> bool {
         self.0.iter().any(Operation::fixes_size)
@@ -131,31 +146,37 @@ impl Chain {
     /// The most bytes that a worker keeps to run it on images of this shape.
     pub(crate) fn scratch_bytes(&self, mut shape: ImageShape) -> usize {
         // Each of these buffers stays as large as its largest use.
-        let (mut image, mut between, mut taps, mut colour) = (0, 0, 0, 0);
+        let (mut image, mut between, mut taps, mut colour, mut mixed) = (0, 0, 0, 0, 0);
         let mut is_ours = false;
         for operation in &self.0 {
             let before = [shape.height, shape.width];
             let [height, width] = operation.size_after(before);
             let bytes =
                 |rows: usize, columns: usize| rows.saturating_mul(columns).saturating_mul(shape.channels);
-            let made = match operation {
-                Operation::RandomCrop { padding, .. } => {
-                    bytes(before[0] + 2 * *padding as usize, before[1] + 2 * *padding as usize)
+            let made = match operation.padding(before) {
+                [0, 0, 0, 0] => bytes(height, width),
+                _ => {
+                    let [rows, columns] = operation.padded(before);
+                    bytes(rows, columns)
                 }
-                operation if operation.resizes() => {
-                    // What the first pass makes, columns first or rows first.
-                    between = bytes(before[0], width).max(bytes(height, before[1])).max(between);
-                    taps = Resampler::held_bytes(before, [height, width]).max(taps);
-                    bytes(height, width)
-                }
-                _ => bytes(height, width),
             };
+            if operation.resizes() {
+                // What the first pass makes, columns first or rows first.
+                between = bytes(before[0], width).max(bytes(height, before[1])).max(between);
+                taps = Resampler::held_bytes(before, [height, width]).max(taps);
+            }
+            if let Operation::AugMix { .. } = operation {
+                mixed = mix::held_bytes(bytes(height, width)).max(mixed);
+            }
             if operation.takes_planes() {
-                let kernel = match operation {
-                    Operation::GaussianBlur { kernel, .. } => *kernel as usize,
-                    _ => 3,
+                let held = match operation {
+                    Operation::GaussianBlur { kernel, .. } => {
+                        ColourScratch::held_bytes(before, *kernel as usize)
+                    }
+                    Operation::PillowBlur { radius, .. } => ColourScratch::held_by_boxes(before, radius[1]),
+                    _ => ColourScratch::held_bytes(before, 3),
                 };
-                colour = ColourScratch::held_bytes(before, kernel).max(colour);
+                colour = held.max(colour);
             }
             // What is read lies in the other buffer, once an operation has made an image.
             let read = if is_ours { bytes(before[0], before[1]) } else { 0 };
@@ -163,7 +184,7 @@ impl Chain {
             is_ours = true;
             shape = ImageShape { height, width, ..shape };
         }
-        let kinds = [image.saturating_mul(2), between, taps, colour];
+        let kinds = [image.saturating_mul(2), between, taps, colour, mixed];
         kinds.into_iter().fold(0, usize::saturating_add)
     }
 }

@@ -1,11 +1,15 @@
 //! What a user asks for.
 
 use percolator_image::resample::Resampling;
+use percolator_image::warp::WarpFilter;
+
+use super::defaults::*;
 
 /// An operation on an image of bytes. Its laws are those of torchvision's classes of the same names, with
 /// Pillow as their back end: sizes, distributions, and which pixels come out, bit for bit.
 ///
-/// Probabilities are from 0 to 1; sides are in pixels.
+/// Probabilities are from 0 to 1; sides are in pixels. What `fill` is for has these levels: one for all
+/// channels, or one for each in their order; if there are none, 0.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
@@ -29,6 +33,10 @@ pub enum Operation {
     ResizeShorter {
         /// The shorter side.
         side: u32,
+        /// The most that the longer side may be: if it would be longer, it is this, and the shorter one
+        /// follows.
+        #[cfg_attr(feature = "serde", serde(default))]
+        max_size: Option<u32>,
         /// How.
         #[cfg_attr(feature = "serde", serde(default))]
         resampling: Resampling,
@@ -40,7 +48,18 @@ pub enum Operation {
         /// Columns.
         width: u32,
     },
-    /// Pads each side with zeros, and cuts a random place out.
+    /// Adds pixels around the image.
+    Pad {
+        /// How many: left, top, right and bottom.
+        padding: [u32; 4],
+        /// Which.
+        #[cfg_attr(feature = "serde", serde(default))]
+        mode: PadMode,
+        /// The levels of constant ones.
+        #[cfg_attr(feature = "serde", serde(default))]
+        fill: Vec<u8>,
+    },
+    /// Pads each side, and cuts a random place out.
     RandomCrop {
         /// Rows.
         height: u32,
@@ -49,6 +68,15 @@ pub enum Operation {
         /// How many pixels are added at each of the four sides.
         #[cfg_attr(feature = "serde", serde(default))]
         padding: u32,
+        /// Whether what a side lacks of the crop then is added at both of its ends.
+        #[cfg_attr(feature = "serde", serde(default))]
+        pad_if_needed: bool,
+        /// Which pixels are added.
+        #[cfg_attr(feature = "serde", serde(default))]
+        mode: PadMode,
+        /// The levels of constant ones.
+        #[cfg_attr(feature = "serde", serde(default))]
+        fill: Vec<u8>,
     },
     /// Cuts out a part of random area and ratio, and resizes that.
     RandomResizedCrop {
@@ -57,10 +85,10 @@ pub enum Operation {
         /// Columns.
         width: u32,
         /// The least and the most of the image's area.
-        #[cfg_attr(feature = "serde", serde(default = "default_scale"))]
+        #[cfg_attr(feature = "serde", serde(default = "scale"))]
         scale: [f64; 2],
         /// The least and the greatest ratio of width to height.
-        #[cfg_attr(feature = "serde", serde(default = "default_ratio"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio"))]
         ratio: [f64; 2],
         /// How.
         #[cfg_attr(feature = "serde", serde(default))]
@@ -77,6 +105,53 @@ pub enum Operation {
         /// How often.
         #[cfg_attr(feature = "serde", serde(default = "half"))]
         probability: f64,
+    },
+    /// Rotates about the centre. The size stays.
+    RandomRotation {
+        /// The least and the greatest angle in degrees, anticlockwise.
+        degrees: [f64; 2],
+        /// How pixels are found.
+        #[cfg_attr(feature = "serde", serde(default))]
+        filter: WarpFilter,
+        /// What comes in from outside.
+        #[cfg_attr(feature = "serde", serde(default))]
+        fill: Vec<u8>,
+    },
+    /// Rotates, shears and scales about the centre, and moves. The size stays.
+    RandomAffine {
+        /// The least and the greatest angle in degrees, clockwise.
+        degrees: [f64; 2],
+        /// At most this much of the width to the left or right, and of the height up or down: by whole
+        /// pixels.
+        #[cfg_attr(feature = "serde", serde(default))]
+        translate: [f64; 2],
+        /// The least and the greatest factor.
+        #[cfg_attr(feature = "serde", serde(default = "one"))]
+        scale: [f64; 2],
+        /// The least and the greatest shear in degrees along x, and then along y.
+        #[cfg_attr(feature = "serde", serde(default))]
+        shear: [f64; 4],
+        /// How pixels are found.
+        #[cfg_attr(feature = "serde", serde(default))]
+        filter: WarpFilter,
+        /// What comes in from outside.
+        #[cfg_attr(feature = "serde", serde(default))]
+        fill: Vec<u8>,
+    },
+    /// Moves the corners inwards, each by up to a part of half a side. An image of one row or column stays.
+    RandomPerspective {
+        /// That part, from 0 to 1.
+        #[cfg_attr(feature = "serde", serde(default = "half"))]
+        distortion: f64,
+        /// How often.
+        #[cfg_attr(feature = "serde", serde(default = "half"))]
+        probability: f64,
+        /// How pixels are found.
+        #[cfg_attr(feature = "serde", serde(default = "bilinear"))]
+        filter: WarpFilter,
+        /// What comes in from outside.
+        #[cfg_attr(feature = "serde", serde(default))]
+        fill: Vec<u8>,
     },
     /// Changes brightness, contrast, saturation and hue, in a random order, each by a random factor: the
     /// first three from `1 - x`, or 0, to `1 + x`, the hue from `-x` to `x` of the circle.
@@ -109,10 +184,33 @@ pub enum Operation {
         /// Rows and columns of the kernel: odd.
         kernel: u32,
         /// The least and the greatest standard deviation, in pixels.
-        #[cfg_attr(feature = "serde", serde(default = "default_sigma"))]
+        #[cfg_attr(feature = "serde", serde(default = "sigma"))]
         sigma: [f64; 2],
         /// How often.
         #[cfg_attr(feature = "serde", serde(default = "always"))]
+        probability: f64,
+    },
+    /// Blurs as Pillow's own `GaussianBlur` does: by boxes.
+    PillowBlur {
+        /// The least and the greatest radius, which is about the standard deviation in pixels.
+        #[cfg_attr(feature = "serde", serde(default = "sigma"))]
+        radius: [f64; 2],
+        /// How often.
+        #[cfg_attr(feature = "serde", serde(default = "always"))]
+        probability: f64,
+    },
+    /// Inverts all levels.
+    Invert {
+        /// How often.
+        #[cfg_attr(feature = "serde", serde(default = "half"))]
+        probability: f64,
+    },
+    /// Keeps some upper bits of each level.
+    Posterize {
+        /// How many, from 1 to 8.
+        bits: u32,
+        /// How often.
+        #[cfg_attr(feature = "serde", serde(default = "half"))]
         probability: f64,
     },
     /// Inverts what is not below a threshold.
@@ -146,10 +244,10 @@ pub enum Operation {
     /// `RandAugment`: some of 14 changes, each with this magnitude of 0 to 30.
     RandAugment {
         /// How many.
-        #[cfg_attr(feature = "serde", serde(default = "default_rand_operations"))]
+        #[cfg_attr(feature = "serde", serde(default = "rand_operations"))]
         operations: u32,
         /// How strong.
-        #[cfg_attr(feature = "serde", serde(default = "default_rand_magnitude"))]
+        #[cfg_attr(feature = "serde", serde(default = "rand_magnitude"))]
         magnitude: u32,
     },
     /// `TrivialAugmentWide`: one of 14 changes, of random magnitude.
@@ -160,17 +258,70 @@ pub enum Operation {
         #[cfg_attr(feature = "serde", serde(default))]
         policy: AutoAugmentPolicy,
     },
-    /// Erases a random part: its elements become 0, after the normalization. It comes last.
+    /// `AugMix`: a mixture of the image and of chains of 1 to 3 changes of it, mixed as torchvision mixes
+    /// them. The changes are those of Pillow; torchvision makes them on tensors, even of a PIL image.
+    AugMix {
+        /// How many of 10 magnitudes there are to choose from: 1 to 10.
+        #[cfg_attr(feature = "serde", serde(default = "three"))]
+        severity: u32,
+        /// How many chains.
+        #[cfg_attr(feature = "serde", serde(default = "three"))]
+        mixture_width: u32,
+        /// How many changes in each chain; 1 to 3 at random if nothing is said.
+        #[cfg_attr(feature = "serde", serde(default))]
+        chain_depth: Option<u32>,
+        /// How evenly it is mixed: the parameter of its Dirichlet and beta distributions.
+        #[cfg_attr(feature = "serde", serde(default = "always"))]
+        alpha: f64,
+        /// Whether brightness, colour, contrast and sharpness are among the changes.
+        #[cfg_attr(feature = "serde", serde(default = "yes"))]
+        all_ops: bool,
+        /// How pixels are found that move.
+        #[cfg_attr(feature = "serde", serde(default = "bilinear"))]
+        filter: WarpFilter,
+        /// What comes in from outside.
+        #[cfg_attr(feature = "serde", serde(default))]
+        fill: Vec<u8>,
+    },
+    /// timm's `RandAugment`: some of its 15 changes, each with a probability, with magnitudes of 0 to 10
+    /// around one. What it does if nothing is said is `rand-m9-mstd0.5-inc1`, with ImageNet's mean colour.
+    TimmRandAugment {
+        /// The mean of the magnitude.
+        #[cfg_attr(feature = "serde", serde(default = "timm_magnitude"))]
+        magnitude: f64,
+        /// Its standard deviation; above 100, it is uniform from 0 to `magnitude`.
+        #[cfg_attr(feature = "serde", serde(default = "half"))]
+        magnitude_std: f64,
+        /// How many are chosen.
+        #[cfg_attr(feature = "serde", serde(default = "rand_operations"))]
+        operations: u32,
+        /// How often a chosen one is done.
+        #[cfg_attr(feature = "serde", serde(default = "half"))]
+        probability: f64,
+        /// Whether a greater magnitude is always a stronger change.
+        #[cfg_attr(feature = "serde", serde(default = "yes"))]
+        increasing: bool,
+        /// How pixels are found that move; bilinear or bicubic at random if nothing is said.
+        #[cfg_attr(feature = "serde", serde(default))]
+        filter: Option<WarpFilter>,
+        /// What comes in from outside.
+        #[cfg_attr(feature = "serde", serde(default = "mean_colour"))]
+        fill: Vec<u8>,
+    },
+    /// Erases a random part, after the normalization. It comes last.
     RandomErasing {
         /// How often.
         #[cfg_attr(feature = "serde", serde(default = "half"))]
         probability: f64,
         /// The least and the most of the image's area.
-        #[cfg_attr(feature = "serde", serde(default = "default_erased"))]
+        #[cfg_attr(feature = "serde", serde(default = "erased"))]
         scale: [f64; 2],
         /// The least and the greatest ratio of height to width.
-        #[cfg_attr(feature = "serde", serde(default = "default_erased_ratio"))]
+        #[cfg_attr(feature = "serde", serde(default = "erased_ratio"))]
         ratio: [f64; 2],
+        /// What its elements become.
+        #[cfg_attr(feature = "serde", serde(default))]
+        value: ErasedValue,
     },
 }
 
@@ -188,65 +339,41 @@ pub enum AutoAugmentPolicy {
     Svhn,
 }
 
-#[cfg(feature = "serde")]
-fn always() -> f64 {
-    1.0
+/// The pixels that are added around an image.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum PadMode {
+    /// The same everywhere.
+    #[default]
+    Constant,
+    /// Those of the edge.
+    Edge,
+    /// Those within, mirrored at the middle of the edge's pixels: `dcb|abcd|cba`, and again as often as it
+    /// takes.
+    Reflect,
+    /// Those within, mirrored at the edge: `cba|abcd|dcb`, and again as often as it takes.
+    Symmetric,
 }
 
-#[cfg(feature = "serde")]
-fn half() -> f64 {
-    0.5
+/// What erased elements become.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum ErasedValue {
+    /// These numbers: one for all channels, or one for each; if there are none, 0.
+    Constant(Vec<f32>),
+    /// Noise: each a number of its own of the standard normal distribution.
+    Random,
+    /// A colour: for each channel, one such number.
+    RandomColor,
 }
 
-#[cfg(feature = "serde")]
-fn tenth() -> f64 {
-    0.1
+impl Default for ErasedValue {
+    fn default() -> Self {
+        ErasedValue::Constant(Vec::new())
+    }
 }
-
-#[cfg(feature = "serde")]
-fn default_sigma() -> [f64; 2] {
-    SIGMA
-}
-
-#[cfg(feature = "serde")]
-fn default_rand_operations() -> u32 {
-    RAND.0
-}
-
-#[cfg(feature = "serde")]
-fn default_rand_magnitude() -> u32 {
-    RAND.1
-}
-
-#[cfg(feature = "serde")]
-fn default_erased() -> [f64; 2] {
-    ERASED
-}
-
-#[cfg(feature = "serde")]
-fn default_erased_ratio() -> [f64; 2] {
-    ERASED_RATIO
-}
-
-/// What torchvision's classes do if nothing is said.
-const SIGMA: [f64; 2] = [0.1, 2.0];
-const RAND: (u32, u32) = (2, 9);
-const ERASED: [f64; 2] = [0.02, 0.33];
-const ERASED_RATIO: [f64; 2] = [0.3, 3.3];
-
-#[cfg(feature = "serde")]
-fn default_scale() -> [f64; 2] {
-    SCALE
-}
-
-#[cfg(feature = "serde")]
-fn default_ratio() -> [f64; 2] {
-    RATIO
-}
-
-/// What torchvision's `RandomResizedCrop` takes of an image's area, and its ratios, if nothing is said.
-const SCALE: [f64; 2] = [0.08, 1.0];
-const RATIO: [f64; 2] = [3.0 / 4.0, 4.0 / 3.0];
 
 /// The longest side that an operation makes: OpenCV's own limit.
 pub(super) const SIDE_MAX: u32 = 1 << 20;
@@ -260,13 +387,13 @@ impl Operation {
     #[must_use]
     pub fn random_resized_crop(side: u32) -> Self {
         let resampling = Resampling::default();
-        Operation::RandomResizedCrop { height: side, width: side, scale: SCALE, ratio: RATIO, resampling }
+        Operation::RandomResizedCrop { height: side, width: side, scale: scale(), ratio: ratio(), resampling }
     }
 
     /// [`ResizeShorter`](Self::ResizeShorter), bilinear.
     #[must_use]
     pub fn resize_shorter(side: u32) -> Self {
-        Operation::ResizeShorter { side, resampling: Resampling::default() }
+        Operation::ResizeShorter { side, max_size: None, resampling: Resampling::default() }
     }
 
     /// [`Resize`](Self::Resize), bilinear.
@@ -284,7 +411,23 @@ impl Operation {
     /// [`RandomCrop`](Self::RandomCrop) to a square, after padding.
     #[must_use]
     pub fn random_crop(side: u32, padding: u32) -> Self {
-        Operation::RandomCrop { height: side, width: side, padding }
+        let (height, width, mode, fill) = (side, side, PadMode::default(), Vec::new());
+        Operation::RandomCrop { height, width, padding, pad_if_needed: false, mode, fill }
+    }
+
+    /// [`RandomRotation`](Self::RandomRotation) by up to so many degrees to either side, with the nearest
+    /// pixels.
+    #[must_use]
+    pub fn random_rotation(degrees: f64) -> Self {
+        let (filter, fill) = (WarpFilter::default(), Vec::new());
+        Operation::RandomRotation { degrees: [-degrees, degrees], filter, fill }
+    }
+
+    /// [`RandomPerspective`](Self::RandomPerspective) with torchvision's own distortion.
+    #[must_use]
+    pub fn random_perspective() -> Self {
+        let (distortion, probability, fill) = (half(), half(), Vec::new());
+        Operation::RandomPerspective { distortion, probability, filter: bilinear(), fill }
     }
 
     /// [`HorizontalFlip`](Self::HorizontalFlip) of every second image, on average.
@@ -302,19 +445,52 @@ impl Operation {
     /// [`GaussianBlur`](Self::GaussianBlur) of every image, with torchvision's own widths.
     #[must_use]
     pub fn gaussian_blur(kernel: u32) -> Self {
-        Operation::GaussianBlur { kernel, sigma: SIGMA, probability: 1.0 }
+        Operation::GaussianBlur { kernel, sigma: sigma(), probability: 1.0 }
     }
 
     /// [`RandAugment`](Self::RandAugment) with torchvision's own number and magnitude.
     #[must_use]
     pub fn rand_augment() -> Self {
-        Operation::RandAugment { operations: RAND.0, magnitude: RAND.1 }
+        Operation::RandAugment { operations: rand_operations(), magnitude: rand_magnitude() }
+    }
+
+    /// [`AugMix`](Self::AugMix) with torchvision's own numbers.
+    #[must_use]
+    pub fn aug_mix() -> Self {
+        Operation::AugMix {
+            severity: three(),
+            mixture_width: three(),
+            chain_depth: None,
+            alpha: always(),
+            all_ops: yes(),
+            filter: bilinear(),
+            fill: Vec::new(),
+        }
+    }
+
+    /// [`TimmRandAugment`](Self::TimmRandAugment) as `rand-m9-mstd0.5-inc1`, with ImageNet's mean colour.
+    #[must_use]
+    pub fn timm_rand_augment() -> Self {
+        Operation::TimmRandAugment {
+            magnitude: timm_magnitude(),
+            magnitude_std: half(),
+            operations: rand_operations(),
+            probability: half(),
+            increasing: yes(),
+            filter: None,
+            fill: mean_colour(),
+        }
     }
 
     /// [`RandomErasing`](Self::RandomErasing) with torchvision's own areas and ratios.
     #[must_use]
     pub fn random_erasing(probability: f64) -> Self {
-        Operation::RandomErasing { probability, scale: ERASED, ratio: ERASED_RATIO }
+        Operation::RandomErasing {
+            probability,
+            scale: erased(),
+            ratio: erased_ratio(),
+            value: ErasedValue::default(),
+        }
     }
 
     /// The same operation with this way to resize, if it resizes.
@@ -327,90 +503,5 @@ impl Operation {
             _ => {}
         }
         self
-    }
-
-    /// Its name, as in a spec.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Operation::Resize { .. } => "resize",
-            Operation::ResizeShorter { .. } => "resize_shorter",
-            Operation::CenterCrop { .. } => "center_crop",
-            Operation::RandomCrop { .. } => "random_crop",
-            Operation::RandomResizedCrop { .. } => "random_resized_crop",
-            Operation::HorizontalFlip { .. } => "horizontal_flip",
-            Operation::VerticalFlip { .. } => "vertical_flip",
-            Operation::ColorJitter { .. } => "color_jitter",
-            Operation::Grayscale { .. } => "grayscale",
-            Operation::GaussianBlur { .. } => "gaussian_blur",
-            Operation::Solarize { .. } => "solarize",
-            Operation::Sharpness { .. } => "sharpness",
-            Operation::AutoContrast { .. } => "auto_contrast",
-            Operation::Equalize { .. } => "equalize",
-            Operation::RandAugment { .. } => "rand_augment",
-            Operation::TrivialAugmentWide => "trivial_augment_wide",
-            Operation::AutoAugment { .. } => "auto_augment",
-            Operation::RandomErasing { .. } => "random_erasing",
-        }
-    }
-
-    /// Whether it takes the first of three channels for red.
-    pub(super) fn takes_colours(&self) -> bool {
-        matches!(
-            self,
-            Operation::ColorJitter { .. }
-                | Operation::Grayscale { .. }
-                | Operation::RandAugment { .. }
-                | Operation::TrivialAugmentWide
-                | Operation::AutoAugment { .. }
-        )
-    }
-
-    /// Whether it takes images of one or three channels alone.
-    pub(super) fn takes_planes(&self) -> bool {
-        self.takes_colours()
-            || matches!(
-                self,
-                Operation::GaussianBlur { .. }
-                    | Operation::Solarize { .. }
-                    | Operation::Sharpness { .. }
-                    | Operation::AutoContrast { .. }
-                    | Operation::Equalize { .. }
-            )
-    }
-
-    /// Whether it resizes.
-    pub(in crate::transform) fn resizes(&self) -> bool {
-        matches!(
-            self,
-            Operation::Resize { .. } | Operation::ResizeShorter { .. } | Operation::RandomResizedCrop { .. }
-        )
-    }
-
-    /// The size that it leaves, of an image of this size.
-    pub(super) fn size_after(&self, [height, width]: [usize; 2]) -> [usize; 2] {
-        match *self {
-            Operation::Resize { height, width, .. }
-            | Operation::CenterCrop { height, width }
-            | Operation::RandomCrop { height, width, .. }
-            | Operation::RandomResizedCrop { height, width, .. } => [height as usize, width as usize],
-            Operation::ResizeShorter { side, .. } => {
-                let (side, shorter) = (side as usize, height.min(width));
-                let longer = side.saturating_mul(height.max(width)) / shorter.max(1);
-                if height <= width { [side, longer] } else { [longer, side] }
-            }
-            _ => [height, width],
-        }
-    }
-
-    /// Whether all images that it leaves have one size.
-    pub(in crate::transform) fn fixes_size(&self) -> bool {
-        matches!(
-            self,
-            Operation::Resize { .. }
-                | Operation::CenterCrop { .. }
-                | Operation::RandomCrop { .. }
-                | Operation::RandomResizedCrop { .. }
-        )
     }
 }

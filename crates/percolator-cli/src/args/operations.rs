@@ -2,7 +2,8 @@
 
 use clap::Args;
 use percolator::Transform;
-use percolator::transform::{Filter, ResizeLaw, UsualOperations};
+use percolator::transform::{Filter, Operation, ResizeLaw, UsualOperations};
+use serde_json::{Value, json};
 
 use crate::args::{choices, finite};
 
@@ -32,6 +33,10 @@ pub(super) struct OperationArgs {
     /// Mirror images at random, half of them on average.
     #[arg(long)]
     flip: bool,
+    /// Any operation, after those of a recipe: its name, or as in a spec
+    /// '{"random_rotation": {"degrees": [-10, 10]}}'; repeat for more.
+    #[arg(long, value_name = "NAME|JSON", value_parser = operation)]
+    operation: Vec<Operation>,
     /// How operations resize [default: bilinear].
     #[arg(long, value_enum)]
     filter: Option<FilterArg>,
@@ -70,6 +75,15 @@ choices! {
     }
 }
 
+/// An operation as in a spec. A name alone stands for an operation of which everything is as usual.
+fn operation(text: &str) -> Result<Operation, String> {
+    let of = |value: Value| serde_json::from_value(value).map_err(|error| error.to_string());
+    if text.trim_start().starts_with('{') {
+        return of(serde_json::from_str(text).map_err(|error| error.to_string())?);
+    }
+    of(Value::from(text)).or_else(|_| of(json!({ text: {} })))
+}
+
 impl OperationArgs {
     /// The transform with the recipe, or else with these operations added.
     pub(super) fn or(&self, transform: Transform) -> anyhow::Result<Transform> {
@@ -77,6 +91,7 @@ impl OperationArgs {
             Some(name) => Transform::recipe(name)?,
             None => transform,
         };
+        let transform = transform.operations(self.operation.iter().cloned());
         let operations = UsualOperations {
             resize_shorter: self.resize_shorter,
             random_resized_crop: self.random_resized_crop,
@@ -94,9 +109,10 @@ impl OperationArgs {
 
     /// Whether any of the options is given.
     pub(super) fn is_given(&self) -> bool {
-        let OperationArgs { recipe, mean, filter, antialias, resize_law, flip, .. } = self;
+        let OperationArgs { recipe, operation, mean, filter, antialias, resize_law, flip, .. } = self;
         let sides = [self.resize_shorter, self.random_resized_crop, self.center_crop, self.random_crop];
         recipe.is_some()
+            || !operation.is_empty()
             || sides.iter().any(Option::is_some)
             || !mean.is_empty()
             || *flip

@@ -43,6 +43,37 @@ fn a_recipe_is_the_options_that_it_stands_for() {
 }
 
 #[test]
+fn any_operation_is_given_by_its_name_or_as_in_a_spec() {
+    let crop = r#"{"center_crop": {"height": 24, "width": 24}}"#;
+    let listed = pixels(&["--operation", r#"{"resize_shorter": {"side": 40}}"#, "--operation", crop]);
+    assert!(listed == pixels(&["--resize-shorter", "40", "--center-crop", "24"]), "in this order");
+    let flip = r#"{"horizontal_flip": {"probability": 0.5}}"#;
+    let flipped = |flip| pixels(&["--operation", crop, "--operation", flip]);
+    assert!(flipped("horizontal_flip") == flipped(flip), "as usual");
+    let wide = ["--color", "rgb", "--operation", crop, "--operation", "trivial_augment_wide"];
+    assert_ne!(pixels(&wide), pixels(&wide[..4]));
+    let erased = ["--recipe", "imagenet-eval:40:32", "--operation"];
+    let always = r#"{"random_erasing": {"probability": 1.0, "value": "random"}}"#;
+    let whole = pixels(&erased[..2]);
+    assert_ne!(pixels(&[&erased[..], &[always]].concat()), whole, "after a recipe");
+    let dump = Dump::new();
+    for (operation, words) in [
+        ("rotate", "unknown variant `rotate`, expected one of `resize`"),
+        ("resize", "missing field `height`"),
+        (r#"{"pad": {"padding": [-1, 0, 0, 0]}}"#, "integer `-1`, expected u32"),
+        (r#"{"invert": {"p": 1}}"#, "unknown field `p`, expected `probability`"),
+        (r#"{"invert": "#, "EOF while parsing"),
+    ] {
+        let refused = dump.refuse(with_source(&["--operation", operation]));
+        assert!(refused.contains(words) && refused.contains("--operation"), "{refused}");
+    }
+    let failed = dump.fail(with_source(&["--operation", crop, "--flip"]));
+    assert!(failed.contains("a recipe, or a list of operations, says what is done"), "{failed}");
+    let failed = dump.fail(with_source(&["--operation", r#"{"random_rotation": {"degrees": [9, 3]}}"#]));
+    assert!(failed.contains("operation 1, random_rotation: degrees from 9 to 3: allowed are"), "{failed}");
+}
+
+#[test]
 fn what_mean_found_is_applied_by_the_options_that_it_prints() {
     let printed = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));

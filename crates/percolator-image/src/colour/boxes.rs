@@ -47,6 +47,13 @@ impl Picture<'_> {
     }
 }
 
+/// The most bytes of scratch for images of so many rows and columns and radii up to this.
+pub(super) fn held_bytes([rows, columns]: [usize; 2], radius: f64) -> usize {
+    let line_len = columns.saturating_add(2 * (Span::of_gaussian(radius).reach + 1));
+    let planes = rows.saturating_mul(columns).saturating_mul(2);
+    planes.saturating_add(line_len.saturating_mul(1 + size_of::<u32>()))
+}
+
 /// A box of fractional width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {

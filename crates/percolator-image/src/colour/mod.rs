@@ -100,6 +100,13 @@ impl Scratch {
         let of_rows = (2 * size_of::<f32>()).saturating_mul(columns.saturating_add(kernel));
         rows.saturating_mul(columns).saturating_add(of_rows)
     }
+
+    /// The most bytes that [`pillow_blur`](Picture::pillow_blur) keeps for images of so many rows and columns
+    /// and radii up to this.
+    #[must_use]
+    pub fn held_by_boxes(size: [usize; 2], radius: f64) -> usize {
+        boxes::held_bytes(size, radius)
+    }
 }
 
 /// Number `at` of PyTorch's `linspace`: its second half is counted from the end. Of one number, that is the

@@ -52,6 +52,32 @@ impl Affine {
     }
 }
 
+/// The coefficients of the perspective that takes four points to others, solved in f64 and rounded to f32, as
+/// torchvision does it. Of points without one, they are numbers of any kind.
+pub(super) fn tilt(from: [[f64; 2]; 4], to: [[f64; 2]; 4]) -> [f64; 8] {
+    let mut rows = [[0.0; 9]; 8];
+    for (pair, ([x, y], [from_x, from_y])) in rows.chunks_exact_mut(2).zip(to.into_iter().zip(from)) {
+        pair[0] = [x, y, 1.0, 0.0, 0.0, 0.0, -from_x * x, -from_x * y, from_x];
+        pair[1] = [0.0, 0.0, 0.0, x, y, 1.0, -from_y * x, -from_y * y, from_y];
+    }
+    for column in 0..8 {
+        let size = |row: &usize| rows[*row][column].abs();
+        let largest = (column..8).max_by(|a, b| size(a).total_cmp(&size(b))).unwrap_or(column);
+        rows.swap(column, largest);
+        let divisor = rows[column][column];
+        let pivot = rows[column].map(|element| element / divisor);
+        for row in &mut rows {
+            let factor = row[column];
+            for (element, of_pivot) in row.iter_mut().zip(pivot) {
+                *element -= factor * of_pivot;
+            }
+        }
+        rows[column] = pivot;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "rounded, as torchvision rounds it")]
+    rows.map(|row| f64::from(row[8] as f32))
+}
+
 /// A rotation as Pillow and torchvision describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[cfg_attr(

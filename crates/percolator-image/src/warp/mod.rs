@@ -87,6 +87,13 @@ impl Warp {
         Warp { size, how: How::Perspective(coefficients) }
     }
 
+    /// torchvision's `perspective`: it takes four points of the image, `from`, to the output's `to`. Points
+    /// are x, y.
+    #[must_use]
+    pub fn tilt(from: [[f64; 2]; 4], to: [[f64; 2]; 4], size: [usize; 2]) -> Self {
+        Self::perspective(matrix::tilt(from, to), size)
+    }
+
     /// torchvision's `affine`.
     #[must_use]
     pub fn affine(affine: Affine, size: [usize; 2]) -> Self {

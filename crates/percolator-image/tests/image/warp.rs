@@ -67,7 +67,15 @@ fn warp(case: &Value, size: [usize; 2]) -> Option<Warp> {
             };
             Warp::affine(affine, size)
         }
-        "perspective" => Warp::perspective(reals(&params["coefficients"]), size),
+        "perspective" => {
+            let points = |key: &str| -> [[f64; 2]; 4] { std::array::from_fn(|at| reals(&params[key][at])) };
+            // The parser of JSON may be an ulp of an f64 off; they are f32.
+            #[allow(clippy::cast_possible_truncation, reason = "rounded")]
+            let coefficients = reals::<8>(&params["coefficients"]).map(|number| f64::from(number as f32));
+            let warp = Warp::perspective(coefficients, size);
+            assert_eq!(Warp::tilt(points("startpoints"), points("endpoints"), size), warp);
+            warp
+        }
         "RandAugment's ShearX" => Warp::shear_x(magnitude(), size),
         "RandAugment's ShearY" => Warp::shear_y(magnitude(), size),
         "RandAugment's TranslateX" => Warp::translate_x(magnitude(), size),
