@@ -50,19 +50,29 @@
 //! length is copied; 40 KB of tables and blocks to read a JPEG with; a profile of at most 8 MB while a PNG
 //! with one is read as grey; the few rows in progress; and 28 bytes for each column of a resize.
 
+mod bmp;
 pub mod colour;
 mod error;
 mod exif;
+mod format;
+#[cfg(feature = "gif")]
+mod gif;
 mod jpeg;
 mod luma;
 mod planes;
 mod png;
+mod pnm;
 pub mod resample;
 mod resize;
 mod shape;
 pub mod simd;
+mod still;
+#[cfg(feature = "tiff")]
+mod tiff;
 mod turn;
 pub mod warp;
+#[cfg(feature = "webp")]
+mod webp;
 
 pub use error::DecodeError;
 pub use shape::ImageShape;
@@ -71,6 +81,7 @@ use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_vec;
 
 use exif::Orientation;
+use format::Format;
 use resize::Resizer;
 
 /// The longest side of an image in pixels, and the maximum number of pixels: OpenCV's own limits.
@@ -101,6 +112,9 @@ pub enum ColorMode {
     /// orientation is not applied. Beside the order of the planes, CMYK differs from [`Color`](Self::Color)
     /// by up to 2 levels, and grey of 16 bits is cut at 255, as Pillow cuts it.
     Rgb,
+    /// As [`Rgb`](Self::Rgb), but EXIF orientation is applied: what Pillow's
+    /// `ImageOps.exif_transpose(image).convert("RGB")` gives.
+    Upright,
 }
 
 impl ColorMode {
@@ -108,7 +122,7 @@ impl ColorMode {
     fn channels(self, native: usize) -> usize {
         match self {
             ColorMode::Native => native,
-            ColorMode::Color | ColorMode::Rgb => 3,
+            ColorMode::Color | ColorMode::Rgb | ColorMode::Upright => 3,
             ColorMode::Gray => 1,
         }
     }
@@ -117,8 +131,14 @@ impl ColorMode {
     fn turn(self, orientation: Orientation) -> Orientation {
         match self {
             ColorMode::Native | ColorMode::Rgb => Orientation::default(),
-            ColorMode::Color | ColorMode::Gray => orientation,
+            ColorMode::Color | ColorMode::Gray | ColorMode::Upright => orientation,
         }
+    }
+
+    /// Whether the pixels are Pillow's, with red first.
+    #[must_use]
+    pub fn is_rgb(self) -> bool {
+        matches!(self, ColorMode::Rgb | ColorMode::Upright)
     }
 }
 
@@ -248,25 +268,6 @@ impl Contents {
     }
 }
 
-/// The formats that are read.
-enum Format {
-    Jpeg,
-    Png,
-}
-
-impl Format {
-    /// Detects the format by the first bytes, as OpenCV does.
-    fn of(file: &[u8]) -> Result<Self, DecodeError> {
-        if file.starts_with(jpeg::SIGNATURE) {
-            Ok(Format::Jpeg)
-        } else if file.starts_with(png::SIGNATURE) {
-            Ok(Format::Png)
-        } else {
-            Err(DecodeError::Format { found: error::format_name(file) })
-        }
-    }
-}
-
 /// The shape of a file's output, by its headers: no pixel is decoded.
 ///
 /// # Errors
@@ -286,10 +287,34 @@ pub fn file_pixels(file: &[u8], wanted: &Decode) -> Result<usize, DecodeError> {
     Ok(contents(file, wanted)?.pixels)
 }
 
+/// Calls a function of [`still`] for the reader of a format. The one place that knows which are built in.
+macro_rules! of_still {
+    ($format:expr, $function:ident($($argument:expr),*)) => {
+        match $format {
+            Format::Bmp => still::$function::<bmp::Bmp<'_>>($($argument),*),
+            Format::Pnm => still::$function::<pnm::Pnm<'_>>($($argument),*),
+            #[cfg(feature = "gif")]
+            Format::Gif => still::$function::<gif::Gif<'_>>($($argument),*),
+            #[cfg(not(feature = "gif"))]
+            Format::Gif => Err(DecodeError::NotBuiltIn { format: "GIF", feature: "gif" }),
+            #[cfg(feature = "tiff")]
+            Format::Tiff => still::$function::<tiff::Tiff<'_>>($($argument),*),
+            #[cfg(not(feature = "tiff"))]
+            Format::Tiff => Err(DecodeError::NotBuiltIn { format: "TIFF", feature: "tiff" }),
+            #[cfg(feature = "webp")]
+            Format::Webp => still::$function::<webp::Webp<'_>>($($argument),*),
+            #[cfg(not(feature = "webp"))]
+            Format::Webp => Err(DecodeError::NotBuiltIn { format: "WebP", feature: "webp" }),
+            Format::Jpeg | Format::Png => unreachable!("these have readers of their own"),
+        }
+    };
+}
+
 fn contents(file: &[u8], wanted: &Decode) -> Result<Contents, DecodeError> {
     match Format::of(file)? {
         Format::Jpeg => jpeg::contents(file, wanted),
         Format::Png => png::contents(file, wanted.color),
+        still => of_still!(still, contents(file, wanted.color)),
     }
 }
 
@@ -331,6 +356,13 @@ impl Decoder {
             Format::Jpeg => self.jpeg.read(file, wanted, window, &mut self.planes)?,
             Format::Png => {
                 png::read(file, wanted, &mut self.essence, &mut self.interleaved, &mut self.planes)?
+            }
+            still => {
+                if still == Format::Webp {
+                    // Its library takes the place of these buffers for as long as it reads.
+                    self.jpeg = jpeg::Jpeg::default();
+                }
+                of_still!(still, read(file, wanted, &mut self.interleaved, &mut self.planes))?
             }
         };
         let output = wanted.output(&contents)?;
