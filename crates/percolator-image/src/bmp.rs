@@ -16,7 +16,7 @@
 
 use super::exif::Orientation;
 use super::luma::Luma;
-use super::still::{Bytes, Head, Pixels, Still, least_of_blank};
+use super::still::{Bytes, Outline, Pixels, Still, least_of_blank, unpacked};
 use super::{ColorMode, DecodeError, room};
 
 /// The first bytes of a BMP file.
@@ -38,9 +38,9 @@ const MASKS_AT: usize = 54;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
     /// Places in the palette of so many bits: 1, 4 or 8.
-    Indexed { bits: usize },
+    Indexed { bits: u32 },
     /// Places in the palette of 4 or 8 bits, packed by runs.
-    Runs { bits: usize },
+    Runs { bits: u32 },
     /// Pixels of two bytes, with green in 5 or 6 bits.
     Packed { green_bits: u32 },
     /// Blue, green, red, and a byte that says nothing if there are 32 bits.
@@ -96,7 +96,7 @@ impl<'a> Still<'a> for Bmp<'a> {
             bytes.at = FILE_HEADER_BYTES.saturating_add(header as usize);
             let count = if colours == 0 { 1 << bits } else { colours.min(256) };
             let entry = if is_os2 { 3 } else { 4 };
-            let stored = bytes.take(entry * count, "its palette")?.chunks_exact(entry);
+            let stored = bytes.take(count.saturating_mul(entry), "its palette")?.chunks_exact(entry);
             palette.extend(stored.map(|entry| match *entry {
                 [blue, green, red, ..] => [red, green, blue],
                 _ => [0; 3],
@@ -108,7 +108,7 @@ impl<'a> Still<'a> for Bmp<'a> {
         Ok(Self { height, width, is_top_down, coding, palette, is_os2, data, start })
     }
 
-    fn head(&self, _: ColorMode) -> Result<Head, DecodeError> {
+    fn head(&self, _: ColorMode) -> Result<Outline, DecodeError> {
         let native = match self.coding {
             _ if self.is_os2 => 1,
             Coding::Masked { .. } => 4,
@@ -123,13 +123,13 @@ impl<'a> Still<'a> for Bmp<'a> {
             _ => self.row_bytes().saturating_mul(self.height),
         };
         let (height, width, turn) = (self.height, self.width, Orientation::default());
-        Ok(Head { height, width, native, turn, least, bytes: self.data.len() })
+        Ok(Outline { height, width, native, turn, least, bytes: self.data.len() })
     }
 
     fn pixels(self, color: ColorMode, out: &mut Vec<u8>) -> Result<Pixels, DecodeError> {
         let luma = match self.coding {
-            Coding::Masked { are_opencvs: true, .. } => Luma::OfMasks,
-            _ => Luma::OfReaders,
+            Coding::Masked { are_opencvs: true, .. } => Luma::Masks,
+            _ => Luma::Readers,
         };
         let samples = if matches!(self.coding, Coding::Masked { .. }) { 4 } else { 3 };
         let count = self.height.saturating_mul(self.width);
@@ -200,7 +200,7 @@ impl Bmp<'_> {
     /// The length of a stored row: whole groups of four bytes.
     fn row_bytes(&self) -> usize {
         let bits = match self.coding {
-            Coding::Indexed { bits } | Coding::Runs { bits } => bits,
+            Coding::Indexed { bits } | Coding::Runs { bits } => bits as usize,
             Coding::Packed { .. } => 16,
             Coding::Plain { bytes } => bytes.saturating_mul(8),
             Coding::Masked { .. } => 32,
@@ -224,18 +224,12 @@ impl Bmp<'_> {
     fn unpack_row(&self, color: ColorMode, stored: &[u8], row: &mut [u8]) {
         match self.coding {
             Coding::Indexed { bits: 8 } | Coding::Runs { .. } => self.look_up(stored.iter().copied(), row),
-            Coding::Indexed { bits: 4 } => {
-                self.look_up(stored.iter().flat_map(|&pair| [pair >> 4, pair & 15]), row);
-            }
-            Coding::Indexed { .. } => {
-                let places = stored.iter().flat_map(|&eight| (0..8).map(move |at| eight >> (7 - at) & 1));
-                self.look_up(places, row);
-            }
+            Coding::Indexed { bits } => self.look_up(unpacked(stored, bits), row),
             Coding::Packed { green_bits } => {
                 let words = stored.as_chunks::<2>().0;
                 for (pixel, &word) in row.as_chunks_mut::<3>().0.iter_mut().zip(words) {
                     let word = u32::from(u16::from_le_bytes(word));
-                    let red = word >> (green_bits + 5);
+                    let red = word >> 5 >> green_bits;
                     *pixel = [(red, 5), (word >> 5, green_bits), (word, 5)]
                         .map(|(level, bits)| widened(level, bits, color.is_rgb()));
                 }
@@ -266,14 +260,18 @@ impl Bmp<'_> {
 /// The level in the lowest bits, as 8 bits: spread over 0 to 255, as Pillow has it, or shifted up.
 #[expect(clippy::cast_possible_truncation, reason = "of levels that are less than 2^bits")]
 fn widened(level: u32, bits: u32, is_spread: bool) -> u8 {
-    let most = (1 << bits) - 1;
+    let most = u32::MAX >> 32_u32.saturating_sub(bits);
     let level = level & most;
-    if is_spread { (level * 255 / most) as u8 } else { (level << (8 - bits)) as u8 }
+    if is_spread {
+        level.saturating_mul(255).checked_div(most).unwrap_or(0) as u8
+    } else {
+        (level << 8_u32.saturating_sub(bits)) as u8
+    }
 }
 
 /// The byte of a pixel that a mask selects. No mask is a channel that is full everywhere.
 fn masked(word: u32, mask: u32) -> u8 {
-    if mask == 0 { u8::MAX } else { word.to_le_bytes()[(mask.trailing_zeros() / 8) as usize] }
+    if mask == 0 { u8::MAX } else { (word >> mask.trailing_zeros()).to_le_bytes()[0] }
 }
 
 /// The data of an image that is packed by runs.
@@ -281,14 +279,14 @@ struct Runs<'a> {
     bytes: Bytes<'a>,
     /// Where they start in the file.
     start: usize,
-    bits: usize,
+    bits: u32,
 }
 
 impl Runs<'_> {
     /// Unpacks the places in the palette, in the order of the rows in the file. What is skipped stays.
     fn unpack(mut self, places: &mut [u8], width: usize) -> Result<(), DecodeError> {
         const INSIDE: &str = "the runs of its pixels";
-        let height = places.len() / width;
+        let height = places.len().checked_div(width).unwrap_or(0);
         let (mut x, mut y) = (0_usize, 0_usize);
         while y < height {
             let at = self.bytes.at;
@@ -311,7 +309,7 @@ impl Runs<'_> {
                 (len, _) => (usize::from(len), false),
             };
             // Literal pixels fill whole groups of two bytes.
-            let literal_bytes = len.saturating_mul(self.bits).div_ceil(16).saturating_mul(2);
+            let literal_bytes = len.saturating_mul(self.bits as usize).div_ceil(16).saturating_mul(2);
             let literal = if is_literal { self.bytes.take(literal_bytes, INSIDE)? } else { &[what] };
             let from = y.saturating_mul(width).saturating_add(x);
             let end = x.saturating_add(len);

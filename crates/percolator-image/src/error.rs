@@ -70,8 +70,8 @@ pub enum DecodeError {
     },
     /// Samples of 16 bits, which Caffe accepts only if `force_color` or `force_gray` converts them to bytes.
     #[error(
-        "Image data type must be unsigned byte: the {format} file has samples of {bits} bits: allowed are 1 to 8, \
-         or any with force_color or force_gray"
+        "Image data type must be unsigned byte: the {format} file has samples of {bits} bits: allowed are 1 \
+         to 8, or any with force_color or force_gray"
     )]
     Depth {
         /// The format's name.

@@ -1,10 +1,11 @@
 //! GIF files: their first frame, on the screen that they are drawn on.
 //!
-//! | | OpenCV: Native, Color, Gray | Pillow: Rgb, Upright |
+//! | | Native, Color, Gray, as OpenCV | Rgb, Upright, as Pillow |
 //! |---|---|---|
-//! | transparent pixels | the background, as the screen's palette has it | the colour of their place |
-//! | around the frame | the background; black without a palette of the screen | as transparent pixels; the first colour if none are |
-//! | Native | 4 if any frame has transparent pixels, otherwise 3 | |
+//! | transparent pixels | the background, by the screen's palette | the colour that their place has |
+//! | around the frame | the same, or black without such a palette | the same, or the first colour |
+//!
+//! Native is 4 if any frame of the file has transparent pixels, and otherwise 3.
 //!
 //! All blocks are walked to the trailer, as OpenCV does, so a file that is cut in a later frame is an error.
 //! The frame itself is unpacked by the crate `gif`, which is shown nothing else.
@@ -18,7 +19,7 @@ use ::gif::{DecodeOptions, DecodingError, MemoryLimit};
 
 use super::exif::Orientation;
 use super::luma::Luma;
-use super::still::{Bytes, Head, Pixels, Still, guarded, least_of_blank};
+use super::still::{Bytes, Outline, Pixels, Still, guarded, least_of_blank};
 use super::{ColorMode, DecodeError, room};
 
 const FORMAT: &str = "GIF";
@@ -36,7 +37,7 @@ pub(super) struct Gif<'a> {
     background: u8,
     height: usize,
     width: usize,
-    frame: Frame<'a>,
+    frame: FirstFrame<'a>,
     /// Whether any frame has transparent pixels.
     is_transparent: bool,
     bytes: usize,
@@ -44,7 +45,7 @@ pub(super) struct Gif<'a> {
 
 /// The first frame.
 #[derive(Clone, Copy, Debug)]
-struct Frame<'a> {
+struct FirstFrame<'a> {
     top: usize,
     left: usize,
     height: usize,
@@ -65,7 +66,7 @@ impl<'a> Blocks<'a> {
         if flags & 0x80 == 0 {
             return Ok(None);
         }
-        let bytes = self.0.take(3 << ((flags & 7) + 1), "a palette")?;
+        let bytes = self.0.take(6 << (flags & 7), "a palette")?;
         Ok(Some(bytes.as_chunks().0))
     }
 
@@ -83,7 +84,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// A frame; its first byte has been read.
-    fn frame(&mut self, transparent: Option<u8>) -> Result<Frame<'a>, DecodeError> {
+    fn frame(&mut self, transparent: Option<u8>) -> Result<FirstFrame<'a>, DecodeError> {
         const INSIDE: &str = "a frame";
         let start = self.0.at.saturating_sub(1);
         let mut side = || self.0.u16(INSIDE).map(usize::from);
@@ -94,7 +95,7 @@ impl<'a> Blocks<'a> {
         self.0.array::<1>(INSIDE)?;
         self.data(INSIDE)?;
         let block = self.0.file.get(start..self.0.at).unwrap_or_default();
-        Ok(Frame { top, left, height, width, palette, transparent, block })
+        Ok(FirstFrame { top, left, height, width, palette, transparent, block })
     }
 }
 
@@ -132,7 +133,7 @@ impl<'a> Still<'a> for Gif<'a> {
         let Some((at, frame)) = frame else {
             return Err(blocks.0.damaged(blocks.0.at.saturating_sub(1), "the trailer, before any frame"));
         };
-        let Frame { top, left, height: rows, width: columns, .. } = frame;
+        let FirstFrame { top, left, height: rows, width: columns, .. } = frame;
         if rows == 0
             || columns == 0
             || top.saturating_add(rows) > height
@@ -145,14 +146,14 @@ impl<'a> Still<'a> for Gif<'a> {
         Ok(Self { start, palette, background, height, width, frame, is_transparent, bytes: file.len() })
     }
 
-    fn head(&self, _: ColorMode) -> Result<Head, DecodeError> {
+    fn head(&self, _: ColorMode) -> Result<Outline, DecodeError> {
         let (height, width, turn) = (self.height, self.width, Orientation::default());
         let native = if self.is_transparent { 4 } else { 3 };
-        Ok(Head { height, width, native, turn, least: least_of_blank(height, width), bytes: self.bytes })
+        Ok(Outline { height, width, native, turn, least: least_of_blank(height, width), bytes: self.bytes })
     }
 
     fn pixels(self, color: ColorMode, out: &mut Vec<u8>) -> Result<Pixels, DecodeError> {
-        let Frame { top, left, height, width, transparent, .. } = self.frame;
+        let FirstFrame { top, left, height, width, transparent, .. } = self.frame;
         let samples = if self.is_transparent && color == ColorMode::Native { 4 } else { 3 };
         let all = self.height.saturating_mul(self.width).saturating_mul(samples);
         let len = height.saturating_mul(width);
@@ -192,7 +193,7 @@ impl<'a> Still<'a> for Gif<'a> {
                 put(pixel, full(place)?);
             }
         }
-        Ok(Pixels { start: 0, samples, luma: Luma::OfCvtColor })
+        Ok(Pixels { start: 0, samples, luma: Luma::CvtColor })
     }
 }
 

@@ -10,21 +10,21 @@ pub(crate) fn grey(red: u8, green: u8, blue: u8) -> u8 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Luma {
     /// As its readers of files do, in 14 fractional bits: BMP, PNM, TIFF.
-    OfReaders,
+    Readers,
     /// As `cv::cvtColor` does, in 15 bits: GIF, WebP.
     #[cfg_attr(not(any(feature = "gif", feature = "webp")), expect(dead_code, reason = "of other formats"))]
-    OfCvtColor,
+    CvtColor,
     /// In floats, rounded down: BMP whose channels are told by masks.
-    OfMasks,
+    Masks,
 }
 
 impl Luma {
     /// Makes grey of pixels of `step` samples, red, green and blue first.
     pub(crate) fn plane(self, pixels: &[u8], step: usize, plane: &mut [u8]) {
         let one = match self {
-            Luma::OfReaders => |colour| weigh([4_899, 9_617, 1_868], 14, colour),
-            Luma::OfCvtColor => |colour| weigh([9_798, 19_235, 3_735], 15, colour),
-            Luma::OfMasks => in_floats,
+            Luma::Readers => |colour| weigh([4_899, 9_617, 1_868], 14, colour),
+            Luma::CvtColor => |colour| weigh([9_798, 19_235, 3_735], 15, colour),
+            Luma::Masks => in_floats,
         };
         for (pixel, out) in pixels.chunks_exact(step).zip(plane) {
             *out = one([pixel[0], pixel[1], pixel[2]]);

@@ -5,16 +5,17 @@
 //! | bits | 1 | 1 is black, 0 white | as Color |
 //! | levels up to 255, as bytes | 1 or 3 | as stored | spread over 0 to 255 |
 //! | levels up to 255, as text | 1 or 3 | spread over 0 to 255, rounded down | spread over 0 to 255 |
-//! | levels of 16 bits | refused | the upper byte | greys spread over 0 to 65535 and cut at 255; colours spread |
+//! | greys of 16 bits | refused | the upper byte | spread over 0 to 65535, and cut at 255 |
+//! | colours of 16 bits | refused | the upper byte | spread over 0 to 255 |
 //!
-//! Levels are spread, and cut, as Pillow does it: rounded to the nearest, halves to even. A level above the
-//! most that the file allows is an error in text; in bytes, OpenCV keeps it and Pillow cuts it.
+//! Pillow spreads levels to the nearest, halves to even. A level above the most that the file allows is an
+//! error in text; in bytes, OpenCV keeps it and Pillow cuts it.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use super::exif::Orientation;
 use super::luma::Luma;
-use super::still::{Bytes, Head, Pixels, Still};
+use super::still::{Bytes, Outline, Pixels, Still, unpacked};
 use super::{ColorMode, DecodeError, room};
 
 const FORMAT: &str = "PNM";
@@ -47,7 +48,7 @@ impl<'a> Still<'a> for Pnm<'a> {
     const NAME: &'static str = FORMAT;
 
     fn parse(file: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut words = Words(Bytes { file, at: 1, format: FORMAT });
+        let mut words = Numbers(Bytes { file, at: 1, format: FORMAT });
         let [kind] = words.0.array("its first bytes")?;
         let is_bits = matches!(kind, b'1' | b'4');
         let width = words.number("its width")? as usize;
@@ -70,7 +71,7 @@ impl<'a> Still<'a> for Pnm<'a> {
         Ok(Self { height, width, samples, most, is_bits, is_text, data })
     }
 
-    fn head(&self, color: ColorMode) -> Result<Head, DecodeError> {
+    fn head(&self, color: ColorMode) -> Result<Outline, DecodeError> {
         if self.most > 255 && color == ColorMode::Native {
             return Err(DecodeError::Depth { format: FORMAT, bits: 16 });
         }
@@ -86,7 +87,7 @@ impl<'a> Still<'a> for Pnm<'a> {
         let least = row_bytes.saturating_mul(self.height).saturating_sub(self.is_text.into());
         let bytes = self.data.file.len().saturating_sub(self.data.at);
         let (height, width, turn) = (self.height, self.width, Orientation::default());
-        Ok(Head { height, width, native: self.samples, turn, least, bytes })
+        Ok(Outline { height, width, native: self.samples, turn, least, bytes })
     }
 
     fn pixels(self, color: ColorMode, out: &mut Vec<u8>) -> Result<Pixels, DecodeError> {
@@ -94,7 +95,7 @@ impl<'a> Still<'a> for Pnm<'a> {
         let out = room(out, row.saturating_mul(self.height))?;
         let level = Level::new(&self, color);
         if self.is_text {
-            let mut words = Words(self.data);
+            let mut words = Numbers(self.data);
             for sample in out {
                 let at = words.0.at;
                 let number = if self.is_bits { words.digit()? } else { words.number("its pixels")? };
@@ -107,8 +108,9 @@ impl<'a> Still<'a> for Pnm<'a> {
         } else if self.is_bits {
             let data = self.stored(row.div_ceil(8))?;
             for (row, stored) in out.chunks_exact_mut(row).zip(data.chunks_exact(row.div_ceil(8))) {
-                let bits = stored.iter().flat_map(|&eight| (0..8).map(move |at| eight >> (7 - at) & 1));
-                row.iter_mut().zip(bits).for_each(|(sample, bit)| *sample = level.of(bit.into()));
+                row.iter_mut()
+                    .zip(unpacked(stored, 1))
+                    .for_each(|(sample, bit)| *sample = level.of(bit.into()));
             }
         } else if self.sample_bytes() == 2 {
             let stored = self.stored(row.saturating_mul(2))?.as_chunks::<2>().0;
@@ -120,7 +122,7 @@ impl<'a> Still<'a> for Pnm<'a> {
                 *sample = table.get(usize::from(stored)).copied().unwrap_or(stored);
             }
         }
-        Ok(Pixels { start: 0, samples: self.samples, luma: Luma::OfReaders })
+        Ok(Pixels { start: 0, samples: self.samples, luma: Luma::Readers })
     }
 }
 
@@ -168,22 +170,25 @@ impl Level {
     )]
     fn of(self, number: u32) -> u8 {
         match self {
-            Level::Bit => u8::from(number == 0) * u8::MAX,
+            Level::Bit if number == 0 => u8::MAX,
+            Level::Bit => 0,
             Level::AsItIs => number.min(255) as u8,
             // In this order, in floats, as Python computes it.
             Level::Pillows(most, full) => {
                 (f64::from(number) / f64::from(most) * f64::from(full)).round_ties_even().min(255.0) as u8
             }
-            Level::RoundedDown(most) => (number * 255 / most.max(1)).min(255) as u8,
+            Level::RoundedDown(most) => {
+                number.saturating_mul(255).checked_div(most).unwrap_or(0).min(255) as u8
+            }
             Level::UpperByte => (number >> 8).min(255) as u8,
         }
     }
 }
 
 /// Numbers as text, with spaces and comments between them.
-struct Words<'a>(Bytes<'a>);
+struct Numbers<'a>(Bytes<'a>);
 
-impl Words<'_> {
+impl Numbers<'_> {
     /// The next byte, or none at the end.
     fn peek(&self) -> Option<u8> {
         self.0.file.get(self.0.at).copied()

@@ -1,7 +1,7 @@
 //! What all formats but JPEG and PNG have in common: they are read whole, by a [`Still`] each.
 //!
 //! ```text
-//! parse     the headers: nothing is unpacked                         bmp.rs, gif.rs, pnm.rs, tiff.rs, webp.rs
+//! parse     the headers: nothing is unpacked                         bmp.rs, gif.rs, pnm.rs, tiff.rs, ...
 //! head      size, channels, turn; whether so few bytes can hold it
 //! pixels    interleaved: grey, red, green and blue, or with alpha    by a library, or by us
 //! planes    in the order that is wanted, or grey                     here
@@ -22,7 +22,7 @@ pub(super) const PIXELS_PER_BYTE_MAX: usize = 8 * super::png::INFLATED_PER_BYTE_
 
 /// What a file's headers say, in the channels that are wanted of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct Outline {
     pub(super) height: usize,
     pub(super) width: usize,
     /// The number of channels in [`ColorMode::Native`]: 1, 3 or 4.
@@ -58,7 +58,7 @@ pub(super) trait Still<'a>: Sized {
     fn parse(file: &'a [u8]) -> Result<Self, DecodeError>;
 
     /// What they say.
-    fn head(&self, color: ColorMode) -> Result<Head, DecodeError>;
+    fn head(&self, color: ColorMode) -> Result<Outline, DecodeError>;
 
     /// Unpacks the pixels into a buffer that only grows, by at most 8 bytes a pixel.
     fn pixels(self, color: ColorMode, out: &mut Vec<u8>) -> Result<Pixels, DecodeError>;
@@ -70,7 +70,7 @@ pub(super) fn contents<'a, S: Still<'a>>(file: &'a [u8], color: ColorMode) -> Re
 }
 
 fn contents_of<'a, S: Still<'a>>(still: &S, color: ColorMode) -> Result<Contents, DecodeError> {
-    let Head { height, width, native, turn, least, bytes } = still.head(color)?;
+    let Outline { height, width, native, turn, least, bytes } = still.head(color)?;
     let found = ImageShape { channels: color.channels(native), height, width };
     if height == 0 || width == 0 {
         return Err(DecodeError::Size { found });
@@ -158,6 +158,11 @@ impl<'a> Bytes<'a> {
     pub(super) fn damaged(&self, offset: usize, found: impl Into<String>) -> DecodeError {
         DecodeError::Damaged { format: self.format, offset, found: found.into() }
     }
+}
+
+/// The numbers in bytes of which each holds eight, four, two or one: of 1, 2, 4 or 8 bits.
+pub(super) fn unpacked(bytes: &[u8], bits: u32) -> impl Iterator<Item = u8> {
+    bytes.iter().flat_map(move |&byte| (0..8 / bits).map(move |at| byte << (at * bits) >> (8 - bits)))
 }
 
 /// Runs a library that may panic on what a file says. Nothing of what it worked on is used after that.

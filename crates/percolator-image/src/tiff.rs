@@ -1,14 +1,16 @@
 //! TIFF files: the first image, of baseline TIFF but for fax, and packed by LZW or deflate, in strips or
 //! tiles.
 //!
-//! | the file has | Native | Color | Rgb |
+//! | the file has | Native | Color, Gray | Rgb, Upright |
 //! |---|---|---|---|
-//! | grey of 1 to 8 bits | 1 | 3, all the same | as Color |
-//! | grey and alpha | 1 | the grey | as Color |
-//! | a palette | 3; 1, grey from colour, of two colours | its upper bytes, or its lower if all upper are 0 | its upper bytes |
-//! | colour | 3 | 3 | as Color |
-//! | colour with alpha | 4 | multiplied by the alpha if it is separate, rounded | divided by the alpha if it is not |
-//! | 16 bits | refused | the upper byte | the upper byte; grey is cut at 255 |
+//! | grey of 1 to 8 bits | 1 | the grey | the grey |
+//! | grey and alpha | 1 | the grey | the grey |
+//! | a palette | 3; 1 if it has two colours | its upper bytes, or the lower if those are 0 | the upper |
+//! | colour | 3 | the colour | the colour |
+//! | colour with alpha beside it | 4 | multiplied by the alpha, rounded | the colour |
+//! | colour multiplied by alpha | 4 | as stored | divided by the alpha |
+//! | grey of 16 bits | refused | the upper byte | cut at 255, and never inverted |
+//! | colour of 16 bits | refused | rounded to 8 | the upper byte |
 //!
 //! The orientation is applied in every mode: so do OpenCV and Pillow, with TIFF alone.
 //!
@@ -25,14 +27,14 @@ use ::tiff::tags::Tag;
 
 use super::exif::Orientation;
 use super::luma::Luma;
-use super::still::{Head, Pixels, Still, guarded};
+use super::still::{Outline, Pixels, Still, guarded, unpacked};
 use super::{ColorMode, DecodeError, room};
 
 const FORMAT: &str = "TIFF";
 
 /// What the samples of a pixel are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Meaning {
     Grey { is_inverted: bool },
     GreyAlpha,
     Palette,
@@ -51,12 +53,12 @@ enum Alpha {
 }
 
 /// A file's headers, and its samples to come.
-pub(super) struct Tiff<'a> {
+pub(super) struct TiffFile<'a> {
     decoder: Decoder<Relabelled<'a>>,
     height: usize,
     width: usize,
     bits: u8,
-    kind: Kind,
+    kind: Meaning,
     is_planar: bool,
     /// Red, green and blue of the palette.
     palette: Vec<[u16; 3]>,
@@ -65,32 +67,32 @@ pub(super) struct Tiff<'a> {
     bytes: usize,
 }
 
-impl<'a> Still<'a> for Tiff<'a> {
+impl<'a> Still<'a> for TiffFile<'a> {
     const NAME: &'static str = FORMAT;
 
     fn parse(file: &'a [u8]) -> Result<Self, DecodeError> {
         guarded(FORMAT, || Self::read_tags(file))
     }
 
-    fn head(&self, color: ColorMode) -> Result<Head, DecodeError> {
+    fn head(&self, color: ColorMode) -> Result<Outline, DecodeError> {
         if self.bits == 16 && color == ColorMode::Native {
             return Err(DecodeError::Depth { format: FORMAT, bits: self.bits });
         }
         let native = match self.kind {
-            Kind::Palette if self.bits == 1 => 1,
-            Kind::Grey { .. } | Kind::GreyAlpha => 1,
-            Kind::Palette | Kind::Rgb => 3,
-            Kind::Rgba(_) => 4,
+            Meaning::Palette if self.bits == 1 => 1,
+            Meaning::Grey { .. } | Meaning::GreyAlpha => 1,
+            Meaning::Palette | Meaning::Rgb => 3,
+            Meaning::Rgba(_) => 4,
         };
         let Self { height, width, turn, least, bytes, .. } = *self;
-        Ok(Head { height, width, native, turn, least, bytes })
+        Ok(Outline { height, width, native, turn, least, bytes })
     }
 
     fn pixels(mut self, color: ColorMode, out: &mut Vec<u8>) -> Result<Pixels, DecodeError> {
         let count = self.height.saturating_mul(self.width);
         let samples = self.kind.samples();
         let stored = self.row_bytes().saturating_mul(self.height).saturating_mul(self.planes());
-        let made = if self.kind == Kind::Palette { 3 } else { 1 };
+        let made = if self.kind == Meaning::Palette { 3 } else { 1 };
         let is_made = samples == 1 && self.bits != 16;
         let more = if is_made {
             count.saturating_mul(made)
@@ -107,8 +109,8 @@ impl<'a> Still<'a> for Tiff<'a> {
         if is_made {
             let (raw, made) = out.split_at_mut(stored);
             self.expand(color, raw, made);
-            let samples = if self.kind == Kind::Palette { 3 } else { 1 };
-            return Ok(Pixels { start: stored, samples, luma: Luma::OfReaders });
+            let samples = if self.kind == Meaning::Palette { 3 } else { 1 };
+            return Ok(Pixels { start: stored, samples, luma: Luma::Readers });
         }
         if self.bits == 16 {
             self.to_bytes(color, raw);
@@ -125,11 +127,11 @@ impl<'a> Still<'a> for Tiff<'a> {
         let pixels = out.get_mut(start..).unwrap_or_default();
         let samples =
             self.kind.finish(color, pixels.get_mut(..count.saturating_mul(samples)).unwrap_or_default());
-        Ok(Pixels { start, samples, luma: Luma::OfReaders })
+        Ok(Pixels { start, samples, luma: Luma::Readers })
     }
 }
 
-impl<'a> Tiff<'a> {
+impl<'a> TiffFile<'a> {
     fn read_tags(file: &'a [u8]) -> Result<Self, DecodeError> {
         let (reader, photometric) = Relabelled::new(file)?;
         let mut decoder = Decoder::new(reader).map_err(of_library)?;
@@ -149,8 +151,8 @@ impl<'a> Tiff<'a> {
         let (format, extra) = (number(Tag::SampleFormat, 1)?, number(Tag::ExtraSamples, 0)?);
         let turn = Orientation::from_exif(number(Tag::Orientation, 1)?);
         let per_byte = expansion(packing)?;
-        let kind = Kind::new(photometric, samples, bits, format, extra)?;
-        let palette = if kind == Kind::Palette { palette(&mut decoder, bits)? } else { Vec::new() };
+        let kind = Meaning::new(photometric, samples, bits, format, extra)?;
+        let palette = if kind == Meaning::Palette { palette(&mut decoder, bits)? } else { Vec::new() };
         let mut bytes = 0_u64;
         for tag in [Tag::StripByteCounts, Tag::TileByteCounts] {
             let counts = decoder.find_tag_unsigned_vec::<u64>(tag).map_err(of_library)?;
@@ -191,24 +193,16 @@ impl<'a> Tiff<'a> {
     fn expand(&self, color: ColorMode, raw: &[u8], made: &mut [u8]) {
         // If no colour is brighter than that, OpenCV takes the palette for one of bytes.
         let is_of_bytes = !color.is_rgb() && self.palette.iter().flatten().all(|&level| level < 256);
-        let samples = if self.kind == Kind::Palette { 3 } else { 1 };
+        let samples = if self.kind == Meaning::Palette { 3 } else { 1 };
         let most = u8::MAX >> 8_u8.saturating_sub(self.bits);
         let scale = u8::MAX.checked_div(most).unwrap_or(1);
-        let per_byte = 8_usize.checked_div(self.bits.into()).unwrap_or(1);
-        for (stored, row) in
-            raw.chunks_exact(self.row_bytes()).zip(made.chunks_exact_mut(self.width.saturating_mul(samples)))
-        {
-            let numbers = stored.iter().flat_map(|&byte| {
-                (1..=per_byte).map(move |at| {
-                    let shift =
-                        self.bits.saturating_mul(u8::try_from(per_byte.saturating_sub(at)).unwrap_or(0));
-                    byte >> shift & most
-                })
-            });
+        let rows = made.chunks_exact_mut(self.width.saturating_mul(samples));
+        for (stored, row) in raw.chunks_exact(self.row_bytes()).zip(rows) {
+            let numbers = unpacked(stored, self.bits.into());
             for (pixel, number) in row.chunks_exact_mut(samples).zip(numbers) {
                 if let [level] = pixel {
                     let shown = number.saturating_mul(scale);
-                    *level = if self.kind == (Kind::Grey { is_inverted: true }) { !shown } else { shown };
+                    *level = if self.kind == (Meaning::Grey { is_inverted: true }) { !shown } else { shown };
                 } else {
                     let colour = self.palette.get(usize::from(number)).copied().unwrap_or_default();
                     let bytes = colour
@@ -225,12 +219,14 @@ impl<'a> Tiff<'a> {
             let place = at.saturating_mul(2);
             let Some(&pair) = raw.get(place..).and_then(<[u8]>::first_chunk) else { break };
             // The crate has put them in the order of this machine.
-            let level = u16::from_ne_bytes(pair);
+            let level = bytemuck::cast::<[u8; 2], u16>(pair);
             let [upper, _] = level.to_be_bytes();
             let byte = match self.kind {
                 // Pillow reads grey of 16 bits as numbers, which it cuts and does not invert.
-                Kind::Grey { .. } if color.is_rgb() => u8::try_from(level).unwrap_or(u8::MAX),
-                Kind::Grey { is_inverted: true } => !upper,
+                Meaning::Grey { .. } if color.is_rgb() => u8::try_from(level).unwrap_or(u8::MAX),
+                Meaning::Grey { is_inverted: true } => !upper,
+                // libtiff rounds colours, and OpenCV and Pillow themselves do not.
+                Meaning::Rgb | Meaning::Rgba(_) if !color.is_rgb() => rounded(level),
                 _ => upper,
             };
             raw.get_mut(at).into_iter().for_each(|place| *place = byte);
@@ -238,14 +234,14 @@ impl<'a> Tiff<'a> {
     }
 }
 
-impl Kind {
+impl Meaning {
     fn new(photometric: u16, samples: u16, bits: u16, format: u16, extra: u16) -> Result<Self, DecodeError> {
         Ok(match (photometric, samples, bits, format) {
-            (0 | 1, 1, 1 | 2 | 4 | 8 | 16, 1) => Kind::Grey { is_inverted: photometric == 0 },
-            (1, 2, 8 | 16, 1) => Kind::GreyAlpha,
-            (3, 1, 1 | 2 | 4 | 8, 1) => Kind::Palette,
-            (2, 3, 8 | 16, 1) => Kind::Rgb,
-            (2, 4, 8 | 16, 1) => Kind::Rgba(match extra {
+            (0 | 1, 1, 1 | 2 | 4 | 8 | 16, 1) => Meaning::Grey { is_inverted: photometric == 0 },
+            (1, 2, 8 | 16, 1) => Meaning::GreyAlpha,
+            (3, 1, 1 | 2 | 4 | 8, 1) => Meaning::Palette,
+            (2, 3, 8 | 16, 1) => Meaning::Rgb,
+            (2, 4, 8 | 16, 1) => Meaning::Rgba(match extra {
                 1 => Alpha::Associated,
                 2 => Alpha::Separate,
                 _ => Alpha::Unknown,
@@ -268,29 +264,29 @@ impl Kind {
 
     fn samples(self) -> usize {
         match self {
-            Kind::Grey { .. } | Kind::Palette => 1,
-            Kind::GreyAlpha => 2,
-            Kind::Rgb => 3,
-            Kind::Rgba(_) => 4,
+            Meaning::Grey { .. } | Meaning::Palette => 1,
+            Meaning::GreyAlpha => 2,
+            Meaning::Rgb => 3,
+            Meaning::Rgba(_) => 4,
         }
     }
 
     /// Makes of interleaved bytes what is shown, in their place. Returns the samples of a pixel.
     fn finish(self, color: ColorMode, pixels: &mut [u8]) -> usize {
         match self {
-            Kind::GreyAlpha => {
+            Meaning::GreyAlpha => {
                 for at in 0..pixels.len() / 2 {
                     let grey = pixels.get(at.saturating_mul(2)).copied().unwrap_or(0);
                     pixels.get_mut(at).into_iter().for_each(|place| *place = grey);
                 }
                 return 1;
             }
-            Kind::Rgba(Alpha::Separate) if !color.is_rgb() => {
+            Meaning::Rgba(Alpha::Separate) if !color.is_rgb() => {
                 for [colour @ .., alpha] in pixels.as_chunks_mut::<4>().0 {
                     multiply(colour, *alpha);
                 }
             }
-            Kind::Rgba(Alpha::Associated) if color.is_rgb() => {
+            Meaning::Rgba(Alpha::Associated) if color.is_rgb() => {
                 for [colour @ .., alpha] in pixels.as_chunks_mut::<4>().0 {
                     divide(colour, *alpha);
                 }
@@ -301,9 +297,16 @@ impl Kind {
     }
 }
 
+/// A level of 16 bits as one of 8, rounded to the nearest.
+#[expect(clippy::cast_possible_truncation, reason = "65535 / 257 is 255")]
+fn rounded(level: u16) -> u8 {
+    ((u32::from(level) + 128) / 257) as u8
+}
+
 /// Multiplies a colour by its alpha, rounded to the nearest, as libtiff does.
 #[expect(
     clippy::cast_possible_truncation,
+    clippy::arithmetic_side_effects,
     reason = "a product of two bytes, divided by the most that one is"
 )]
 fn multiply(colour: &mut [u8; 3], alpha: u8) {
@@ -312,11 +315,11 @@ fn multiply(colour: &mut [u8; 3], alpha: u8) {
     }
 }
 
-/// Divides a colour by its alpha, rounded down and cut, as Pillow does.
+/// Divides a colour by its alpha, rounded down and cut, as Pillow does. Without alpha, it is black.
 fn divide(colour: &mut [u8; 3], alpha: u8) {
     for level in colour {
-        let quotient = (u32::from(*level) * 255).checked_div(alpha.into());
-        *level = quotient.map_or(*level, |quotient| u8::try_from(quotient).unwrap_or(u8::MAX));
+        let quotient = (u32::from(*level) * 255).checked_div(alpha.into()).unwrap_or(0);
+        *level = u8::try_from(quotient).unwrap_or(u8::MAX);
     }
 }
 
@@ -425,7 +428,6 @@ impl Seek for Relabelled<'_> {
 }
 
 /// The error in plain words: the crate's name its own types.
-#[expect(clippy::needless_pass_by_value, reason = "it is an error that is turned into another")]
 fn of_library(error: TiffError) -> DecodeError {
     let message = match error {
         TiffError::FormatError(_) => "its directory makes no sense",

@@ -1,12 +1,12 @@
 //! WebP files: lossy and lossless, with alpha; the first frame of animations.
 //!
-//! The chunks of the file are walked here, to its end, and the crate `image-webp` is shown the image alone: it
-//! decodes to the bits of libwebp. Alpha is dropped, not blended, unless it is asked for. The first frame of
-//! an animation lies on a canvas that is black, and transparent if the file has alpha. EXIF orientation is
-//! applied where the mode says.
+//! The chunks of the file are walked here, to its end, and the crate `image-webp` is shown the image alone,
+//! which it decodes to the bits of libwebp. Alpha is dropped, not blended, unless it is asked for. The first
+//! frame of an animation lies on a canvas that is black, and transparent if the file has alpha. EXIF
+//! orientation is applied where the mode says.
 //!
-//! Native is 4 if the image has alpha: by its own header if it is lossless, by the file's flag or a chunk of
-//! alpha if it is lossy, and by the flag alone if it is animated, as in libwebp.
+//! Native is 4 if the file says that it has alpha: by a flag of its header, or, where there is no such
+//! header, by the image's own.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -16,7 +16,7 @@ use image_webp::{DecodingError, WebPDecoder};
 
 use super::exif::{self, Orientation};
 use super::luma::Luma;
-use super::still::{Bytes, Head, Pixels, Still, guarded, least_of_blank};
+use super::still::{Bytes, Outline, Pixels, Still, guarded, least_of_blank};
 use super::{ColorMode, DecodeError, room};
 
 const FORMAT: &str = "WebP";
@@ -28,6 +28,7 @@ const CHUNK_BYTES: usize = 8;
 
 /// Flags of the file.
 const ANIMATED: u8 = 0x02;
+const EXIF: u8 = 0x08;
 const ALPHA: u8 = 0x10;
 
 /// The bits that a macroblock of 16x16 pixels takes at the least: those of its modes, of fixed probabilities.
@@ -44,7 +45,8 @@ pub(super) struct Webp<'a> {
     left: usize,
     image: Image<'a>,
     has_alpha: bool,
-    turn: Orientation,
+    /// Its block of EXIF.
+    exif: Option<&'a [u8]>,
     bytes: usize,
 }
 
@@ -59,7 +61,7 @@ struct Image<'a> {
 }
 
 /// A chunk of a file.
-struct Chunk<'a> {
+struct RiffChunk<'a> {
     at: usize,
     name: [u8; 4],
     data: &'a [u8],
@@ -70,7 +72,7 @@ struct Chunks<'a>(Bytes<'a>);
 
 impl<'a> Chunks<'a> {
     /// The next chunk; none at the end.
-    fn next(&mut self) -> Result<Option<Chunk<'a>>, DecodeError> {
+    fn next(&mut self) -> Result<Option<RiffChunk<'a>>, DecodeError> {
         const INSIDE: &str = "a chunk";
         let at = self.0.at;
         if at >= self.0.file.len() {
@@ -81,13 +83,13 @@ impl<'a> Chunks<'a> {
         let data = self.0.take(len, INSIDE)?;
         // Chunks start at even offsets.
         self.0.at = self.0.at.saturating_add(len % 2);
-        Ok(Some(Chunk { at, name, data }))
+        Ok(Some(RiffChunk { at, name, data }))
     }
 
     /// The image among these chunks: the first, and its alpha before it.
     fn image(&mut self) -> Result<Image<'a>, DecodeError> {
         let mut alpha = None;
-        while let Some(Chunk { at, name, data }) = self.next()? {
+        while let Some(RiffChunk { at, name, data }) = self.next()? {
             match &name {
                 b"ALPH" => alpha = alpha.or(Some(data)),
                 b"VP8 " | b"VP8L" => return self.image_of(at, &name == b"VP8L", alpha, data),
@@ -132,7 +134,7 @@ impl<'a> Still<'a> for Webp<'a> {
         };
         let mut chunks = Chunks(Bytes { file, at: HEADER_BYTES, format: FORMAT });
         let first = chunks.next()?;
-        if let Some(Chunk { at, name, data }) = &first
+        if let Some(RiffChunk { at, name, data }) = &first
             && name == b"VP8X"
         {
             return Self::extended(*at, data, chunks);
@@ -140,11 +142,11 @@ impl<'a> Still<'a> for Webp<'a> {
         chunks.0.at = HEADER_BYTES;
         let image = chunks.image()?;
         let Image { height, width, .. } = image;
-        let (has_alpha, turn) = (image.has_alpha(), Orientation::default());
-        Ok(Self { height, width, top: 0, left: 0, image, has_alpha, turn, bytes: len })
+        let has_alpha = image.has_alpha();
+        Ok(Self { height, width, top: 0, left: 0, image, has_alpha, exif: None, bytes: len })
     }
 
-    fn head(&self, color: ColorMode) -> Result<Head, DecodeError> {
+    fn head(&self, color: ColorMode) -> Result<Outline, DecodeError> {
         let (height, width) = (self.height, self.width);
         let native = if self.has_alpha { 4 } else { 3 };
         let least = if self.image.is_lossless || self.image.height < height || self.image.width < width {
@@ -153,7 +155,12 @@ impl<'a> Still<'a> for Webp<'a> {
             let macroblocks = height.div_ceil(16).saturating_mul(width.div_ceil(16));
             macroblocks.saturating_mul(MACROBLOCK_BITS_MIN) / 8
         };
-        Ok(Head { height, width, native, turn: color.turn(self.turn), least, bytes: self.bytes })
+        let turn = self.exif.map_or_else(Orientation::default, |block| {
+            // Some writers begin the block as in a JPEG. Pillow reads it nevertheless.
+            let pillows = block.strip_prefix(b"Exif\0\0").unwrap_or(block);
+            exif::orientation(if color.is_rgb() { pillows } else { block })
+        });
+        Ok(Outline { height, width, native, turn: color.turn(turn), least, bytes: self.bytes })
     }
 
     fn pixels(self, _: ColorMode, out: &mut Vec<u8>) -> Result<Pixels, DecodeError> {
@@ -164,7 +171,7 @@ impl<'a> Still<'a> for Webp<'a> {
         let is_whole = height == self.height && width == self.width;
         if is_whole && (samples == 4 || !self.has_alpha) {
             guarded(FORMAT, || self.image.decode(room(out, len)?))?;
-            return Ok(Pixels { start: 0, samples, luma: Luma::OfCvtColor });
+            return Ok(Pixels { start: 0, samples, luma: Luma::CvtColor });
         }
         // The canvas, and then the image.
         let canvas = count.saturating_mul(4);
@@ -180,7 +187,7 @@ impl<'a> Still<'a> for Webp<'a> {
                 }
             }
         }
-        Ok(Pixels { start: 0, samples: 4, luma: Luma::OfCvtColor })
+        Ok(Pixels { start: 0, samples: 4, luma: Luma::CvtColor })
     }
 }
 
@@ -199,11 +206,11 @@ impl<'a> Webp<'a> {
         let (height, width) = (side([h0, h1, h2]), side([w0, w1, w2]));
         let is_animated = flags & ANIMATED != 0;
         let start = chunks.0.at;
-        let (mut frame, mut turn) = (None, Orientation::default());
-        while let Some(Chunk { at, name, data }) = chunks.next()? {
+        let (mut frame, mut exif) = (None, None);
+        while let Some(RiffChunk { at, name, data }) = chunks.next()? {
             match &name {
                 b"ANMF" if is_animated && frame.is_none() => frame = Some((at, data)),
-                b"EXIF" => turn = exif::orientation(data.strip_prefix(b"Exif\0\0").unwrap_or(data)),
+                b"EXIF" if flags & EXIF != 0 => exif = exif.or(Some(data)),
                 _ => {}
             }
         }
@@ -221,10 +228,8 @@ impl<'a> Webp<'a> {
             let found = format!("an image of {rows}x{columns} at {top}, {left} of {height}x{width}");
             return Err(damaged(found));
         }
-        let is_flagged = flags & ALPHA != 0;
-        let has_alpha =
-            if is_animated || !image.is_lossless && is_flagged { is_flagged } else { image.has_alpha() };
-        Ok(Self { height, width, top, left, image, has_alpha, turn, bytes })
+        let has_alpha = flags & ALPHA != 0;
+        Ok(Self { height, width, top, left, image, has_alpha, exif, bytes })
     }
 }
 

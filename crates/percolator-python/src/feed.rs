@@ -35,7 +35,7 @@ use crate::{errors, values};
 ///   them), `mean`, `std`; Caffe's `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `resize`,
 ///   `scaled_decode`; or a `transform` of all these; `transform_on`, `dtype`, `layout`, `labels_i64`,
 ///   `target`, `phase`, `layer`. Pixels are in the order BGR, as in OpenCV and Caffe, unless `color` is
-///   `"rgb"`
+///   `"rgb"` or `"upright"`
 /// - `tf.train.Example`s: `fields`, `image`
 /// - a function of a record that returns a dict of its fields: `decode`, `decode_fields`. Its calls come one
 ///   after the other, on several threads, unless `decode_overlaps=True`
