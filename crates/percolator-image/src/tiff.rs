@@ -364,37 +364,82 @@ struct Relabelled<'a> {
 impl<'a> Relabelled<'a> {
     /// The file with another label, and the number of the colour space that it has.
     fn new(file: &'a [u8]) -> Result<(Self, u16), DecodeError> {
-        const PHOTOMETRIC: u16 = 262;
-        const SHORT: u16 = 3;
-        const BLACK_IS_ZERO: u16 = 1;
-        let truncated =
-            || DecodeError::Truncated { format: FORMAT, offset: file.len(), inside: "its directory" };
-        let is_little = file.starts_with(b"II");
-        let number = |at: usize, len: usize| {
-            let bytes = at.checked_add(len).and_then(|end| file.get(at..end)).ok_or_else(truncated)?;
-            let add = |sum: u64, &byte: &u8| sum << 8 | u64::from(byte);
-            Ok(if is_little { bytes.iter().rev().fold(0, add) } else { bytes.iter().fold(0, add) })
-        };
-        let short = |at: usize| Ok(u16::try_from(number(at, 2)?).unwrap_or(u16::MAX));
-        let is_big = short(2)? == 43;
+        let numbers = Stored { file, is_little: file.starts_with(b"II") };
+        let is_big = numbers.short(2)? == 43;
         let (offset_at, offset_len, count_len, entry_len) =
             if is_big { (8, 8, 8, 20) } else { (4, 4, 2, 12) };
-        let start = usize::try_from(number(offset_at, offset_len)?).unwrap_or(usize::MAX);
-        let count = number(start, count_len)?;
+        let start = numbers.number(offset_at, offset_len)?;
+        let count = numbers.number(start, count_len)?;
+        let mut found = None;
         let mut at = start.saturating_add(count_len);
         for _ in 0..count {
-            if short(at)? == PHOTOMETRIC {
-                let label_at = at.saturating_add(if is_big { 12 } else { 8 });
-                let label = if is_little { BLACK_IS_ZERO.to_le_bytes() } else { BLACK_IS_ZERO.to_be_bytes() };
-                let (kind, found) = (short(at.saturating_add(2))?, short(label_at)?);
-                if kind == SHORT {
-                    return Ok((Self { file, at: 0, label_at, label }, found));
+            let (tag, kind) = (numbers.short(at)?, numbers.short(at.saturating_add(2))?);
+            let values = numbers.number(at.saturating_add(4), offset_len)?;
+            let place = at.saturating_add(4).saturating_add(offset_len);
+            let bytes = values.saturating_mul(bytes_of(kind));
+            // The crate makes room for as many values as an entry claims.
+            if bytes > offset_len {
+                let end = numbers.number(place, offset_len)?.saturating_add(bytes);
+                if end > file.len() && READ_TAGS.contains(&tag) {
+                    return Err(numbers.truncated());
                 }
+            }
+            if tag == PHOTOMETRIC && kind == SHORT {
+                found = Some((place, numbers.short(place)?));
             }
             at = at.saturating_add(entry_len);
         }
-        let found = "a directory that does not say the colour space".to_owned();
-        Err(DecodeError::Damaged { format: FORMAT, offset: start, found })
+        let Some((label_at, space)) = found else {
+            let found = "a directory that does not say the colour space".to_owned();
+            return Err(DecodeError::Damaged { format: FORMAT, offset: start, found });
+        };
+        let label = if numbers.is_little { BLACK_IS_ZERO.to_le_bytes() } else { BLACK_IS_ZERO.to_be_bytes() };
+        Ok((Self { file, at: 0, label_at, label }, space))
+    }
+}
+
+/// The tag of the colour space, the type of its value, and the value that means grey.
+const PHOTOMETRIC: u16 = 262;
+const SHORT: u16 = 3;
+const BLACK_IS_ZERO: u16 = 1;
+
+/// The tags whose values are read, here or by the crate.
+const READ_TAGS: [u16; 21] =
+    [256, 257, 258, 259, 262, 273, 274, 277, 278, 279, 284, 317, 320, 322, 323, 324, 325, 338, 339, 347, 530];
+
+/// The length of a value of this type; the longest for one that is not known.
+fn bytes_of(kind: u16) -> usize {
+    match kind {
+        1 | 2 | 6 | 7 => 1,
+        3 | 8 => 2,
+        4 | 9 | 11 | 13 => 4,
+        _ => 8,
+    }
+}
+
+/// The numbers of a file, in its order of bytes.
+#[derive(Clone, Copy)]
+struct Stored<'a> {
+    file: &'a [u8],
+    is_little: bool,
+}
+
+impl Stored<'_> {
+    fn number(&self, at: usize, len: usize) -> Result<usize, DecodeError> {
+        let bytes = at.checked_add(len).and_then(|end| self.file.get(at..end));
+        let bytes = bytes.ok_or_else(|| self.truncated())?;
+        let add = |sum: u64, &byte: &u8| sum << 8 | u64::from(byte);
+        let number = if self.is_little { bytes.iter().rev().fold(0, add) } else { bytes.iter().fold(0, add) };
+        Ok(usize::try_from(number).unwrap_or(usize::MAX))
+    }
+
+    fn short(&self, at: usize) -> Result<u16, DecodeError> {
+        Ok(u16::try_from(self.number(at, 2)?).unwrap_or(u16::MAX))
+    }
+
+    #[cold]
+    fn truncated(&self) -> DecodeError {
+        DecodeError::Truncated { format: FORMAT, offset: self.file.len(), inside: "its directory" }
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use percolator_image::{ColorMode, DecodeError, ImageFileDecoder, Planes};
 use proptest::prelude::*;
@@ -29,16 +30,15 @@ fn folder() -> PathBuf {
 }
 
 /// All files, by their names.
-fn files() -> BTreeMap<String, Vec<u8>> {
+static FILES: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
     let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     let images = entries.filter(|path| path.extension().is_none_or(|end| end != "py" && end != "jsonl"));
-    images
-        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(path).unwrap()))
-        .collect()
-}
+    let name_of = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    images.map(|path| (name_of(&path), fs::read(path).unwrap())).collect()
+});
 
 fn file(name: &str) -> Vec<u8> {
-    fs::read(folder().join(name)).unwrap()
+    FILES[name].clone()
 }
 
 fn decode(file: &[u8], color: ColorMode) -> Result<(Vec<usize>, Vec<u8>), DecodeError> {
@@ -59,13 +59,13 @@ fn checksum(shape: &[usize], planes: &[u8]) -> String {
 
 #[test]
 fn every_kind_has_the_pixels_of_opencv_and_of_pillow() {
-    let (files, mut differ, mut checked) = (files(), Vec::new(), 0);
+    let (mut differ, mut checked) = (Vec::new(), 0);
     for line in fs::read_to_string(folder().join("expected.jsonl")).unwrap().lines() {
         let case: Value = serde_json::from_str(line).unwrap();
         let (name, mode) = (text(&case, "file"), text(&case, "mode"));
         let color = MODES.iter().find(|(known, _)| *known == mode).unwrap().1;
         let shape: Vec<usize> = case["shape"].as_array().unwrap().iter().map(number).collect();
-        match decode(&files[name], color) {
+        match decode(&FILES[name], color) {
             Ok((found, planes)) if found == shape && checksum(&found, &planes) == text(&case, "sha256") => {}
             Ok((found, _)) => differ.push(format!("{name} {mode}: {found:?} of {shape:?}")),
             Err(error) => differ.push(format!("{name} {mode}: {error}")),
@@ -99,8 +99,8 @@ fn samples_of_16_bits_are_refused_only_as_they_are() {
 /// A file that is cut anywhere is an error, unless what it lost was not part of its image.
 #[test]
 fn a_file_that_is_cut_anywhere_is_an_error_or_whole() {
-    for (name, whole) in files() {
-        let image = decode(&whole, ColorMode::Color).unwrap();
+    for (name, whole) in &*FILES {
+        let image = decode(whole, ColorMode::Color).unwrap();
         let mut read = 0;
         // Every prefix of the small ones.
         let step = (whole.len() / 400).max(1);
@@ -124,11 +124,11 @@ fn a_file_that_is_cut_anywhere_is_an_error_or_whole() {
 
 #[test]
 fn what_follows_a_file_is_not_part_of_it() {
-    for (name, whole) in files() {
+    for (name, whole) in &*FILES {
         // The text of a PNM has no end of its own.
         if !name.contains("_text") {
             let longer = [&whole[..], b" and more"].concat();
-            assert_eq!(decode(&longer, ColorMode::Rgb), decode(&whole, ColorMode::Rgb), "{name}");
+            assert_eq!(decode(&longer, ColorMode::Rgb), decode(whole, ColorMode::Rgb), "{name}");
         }
     }
 }
@@ -164,6 +164,20 @@ fn sizes_that_a_file_cannot_hold_are_an_error() {
             assert!(refused, "{name}: {error}");
             assert_eq!(ImageFileDecoder::new(color).shape(&file).unwrap_err(), error);
         }
+    }
+}
+
+/// The crate makes room for what an entry claims before it reads.
+#[test]
+fn an_entry_of_a_tiff_whose_values_lie_outside_is_an_error() {
+    let whole = file("turn_1.tif");
+    for tag in [258_u16, 273, 279] {
+        let entry =
+            whole.windows(4).position(|found| found[..2] == tag.to_le_bytes() && found[3] == 0).unwrap();
+        let mut claiming = whole.clone();
+        claiming[entry + 4..entry + 8].copy_from_slice(&50_000_000_u32.to_le_bytes());
+        let error = decode(&claiming, ColorMode::Color).unwrap_err();
+        assert!(matches!(error, DecodeError::Truncated { format: "TIFF", .. }), "{tag}: {error}");
     }
 }
 
@@ -223,8 +237,7 @@ proptest! {
         changes in prop::collection::vec(change(), 1..4),
         mode in 0..MODES.len(),
     ) {
-        let files = files();
-        let mut file = name.get(&files.values().collect::<Vec<_>>()).to_vec();
+        let mut file = name.get(&FILES.values().collect::<Vec<_>>()).to_vec();
         changes.iter().for_each(|change| make(&mut file, change));
         let mut decoder = ImageFileDecoder::new(MODES[mode].1);
         let shape = decoder.shape(&file);
