@@ -71,11 +71,11 @@ macro_rules! each_target {
             nets::mean models::meta_graph
             #[cfg(feature = "observe")]
             metrics::metrics
-            nets::net_binary nets::net_text models::npy models::npz images::png images::pnm quarantine::quarantine
-            texts::receipt language::record_info models::rename_rules texts::results models::saved_model
-            models::saved_model_text language::sentencepiece records::sequence_example texts::snapshot
-            table::table models::tensors tfrecord::tfrecord tfrecord::tfrecord_packed
-            tfrecord::tfrecord_sidecar
+            nets::net_binary nets::net_text models::npy models::npz images::png images::pnm
+            quarantine::quarantine texts::receipt language::record_info models::rename_rules
+            texts::results models::saved_model models::saved_model_text language::sentencepiece
+            records::sequence_example texts::snapshot table::table models::tensors tfrecord::tfrecord
+            tfrecord::tfrecord_packed tfrecord::tfrecord_sidecar
             #[cfg(feature = "serve")]
             serve::ticket
             images::tiff images::webp
