@@ -278,7 +278,7 @@ impl Transform {
 
     /// Whether channels are to be in the order red, green, blue.
     pub(crate) fn wants_rgb(&self) -> bool {
-        self.decode.color == ColorMode::Rgb
+        self.decode.color.is_rgb()
     }
 
     /// Whether operations give all images one size.

@@ -88,7 +88,7 @@ impl Transformer {
         let chain = Chain::new(&operations)?;
         if chain.is_some() {
             if let Some(name) = chain.as_ref().and_then(Chain::takes_colours)
-                && !matches!(decode.color, ColorMode::Rgb | ColorMode::Gray)
+                && !(decode.color.is_rgb() || decode.color == ColorMode::Gray)
             {
                 return Err(TransformError::OrderOfColours { name });
             }

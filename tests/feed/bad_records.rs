@@ -85,7 +85,8 @@ fn every_kind_of_bad_record_says_where_it_is_and_what_is_wrong() {
         ),
         (
             encoded.encode_to_vec(),
-            "Could not decode datum: found a file of no known format: allowed are JPEG and PNG files",
+            "Could not decode datum: found a file of no known format: allowed are JPEG, PNG, WebP, GIF, \
+             TIFF, BMP and PNM files",
         ),
         (Vec::new(), "the image is 0x0x0: dimensions must be at least 1"),
     ] {

@@ -118,14 +118,14 @@ fn a_list_is_begun_where_caffe_would() {
 #[test]
 fn a_file_that_is_no_image_is_named() {
     let (folder, lines) = files();
-    std::fs::write(folder.path().join("a folder").join(&lines[5].0), b"BM not read").unwrap();
+    std::fs::write(folder.path().join("a folder").join(&lines[5].0), b"GIF88a not read").unwrap();
     let mut lane = net(&folder, "", "").build().unwrap().take_lanes().unwrap().remove(0);
     let error = lane.find_map(Result::err).unwrap();
     let message = error.to_string();
     let FeedError::Record(error) = error else { panic!("{message}") };
     assert!(matches!(error.cause, RecordCause::Decode(_)));
     assert!(message.contains("list.txt: epoch 0, record 5, key \"image 5.png\""), "{message}");
-    assert!(message.contains("found a BMP file: allowed are JPEG and PNG files"), "{message}");
+    assert!(message.contains("found a GIF file of another version: allowed are JPEG"), "{message}");
 }
 
 #[test]

@@ -217,6 +217,9 @@ def nets():
 
 
 def images():
+    formats = HERE.parent.parent / "percolator-image/tests/data/formats"
+    for target, endings in [("bmp", "bmp"), ("gif", "gif"), ("pnm", "p[bgp]m"), ("tiff", "tif"), ("webp", "webp")]:
+        copy(target, [path for path in sorted(formats.glob(f"*.{endings}")) if path.stat().st_size < 1500][::3])
     for target, ending in [("jpeg", "jpg"), ("png", "png")]:
         copy(target, (path for path in sorted((DATA / "images").glob(f"*.{ending}"))
                       if path.stat().st_size < 1300 and not path.stem.startswith("exif_")

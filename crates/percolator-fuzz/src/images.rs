@@ -11,19 +11,48 @@ use crate::repair;
 /// bytes. Besides, a profile of 8 MB may be inflated, and the PNG library has tables.
 pub(crate) const DECODED: Budget = Budget::mebibytes(32, 8_256 * 29);
 
-const COLORS: [ColorMode; 4] = [ColorMode::Native, ColorMode::Color, ColorMode::Gray, ColorMode::Rgb];
+const COLORS: [ColorMode; 5] =
+    [ColorMode::Native, ColorMode::Color, ColorMode::Gray, ColorMode::Rgb, ColorMode::Upright];
+
+/// As many, but a file of a blank image may have 2^22 pixels, however short it is.
+const MAYBE_BLANK: Budget = Budget::mebibytes(32 + 4 * 29, 8_256 * 29);
 
 /// Images of more pixels are decoded, but not resized and not cut, to save time.
 const PIXELS_MAX: usize = 1 << 16;
 
 /// A PNG.
 pub(crate) fn png(bytes: &[u8]) {
-    repair::both(bytes, repair::png, decode);
+    repair::both(bytes, repair::png, |bytes| decode(bytes, DECODED));
 }
 
 /// A JPEG.
 pub(crate) fn jpeg(bytes: &[u8]) {
-    decode(bytes);
+    decode(bytes, DECODED);
+}
+
+/// A BMP.
+pub(crate) fn bmp(bytes: &[u8]) {
+    decode(bytes, MAYBE_BLANK);
+}
+
+/// A GIF.
+pub(crate) fn gif(bytes: &[u8]) {
+    decode(bytes, MAYBE_BLANK);
+}
+
+/// A PBM, PGM or PPM.
+pub(crate) fn pnm(bytes: &[u8]) {
+    decode(bytes, DECODED);
+}
+
+/// A TIFF.
+pub(crate) fn tiff(bytes: &[u8]) {
+    decode(bytes, DECODED);
+}
+
+/// A WebP.
+pub(crate) fn webp(bytes: &[u8]) {
+    decode(bytes, MAYBE_BLANK);
 }
 
 /// A block of EXIF, in a JPEG and in a PNG of which each pixel is another: whatever it says, the image is one
@@ -98,11 +127,11 @@ fn png_with(block: &[u8]) -> Vec<u8> {
 
 /// Decodes a file in every way. The head's shape is the image's, a decoder that is used again has the same
 /// pixels as a new one, and a window has those of the whole.
-fn decode(file: &[u8]) {
+fn decode(file: &[u8], budget: Budget) {
     for color in COLORS {
         let mut decoder = ImageFileDecoder::new(color);
-        let shape = within(file, DECODED, || decoder.shape(file)).ok();
-        let decoded = within(file, DECODED, || {
+        let shape = within(file, budget, || decoder.shape(file)).ok();
+        let decoded = within(file, budget, || {
             decoder.decode(file).ok().map(|Planes { shape, bytes }| (shape, bytes.to_vec()))
         });
         let Some((found, pixels)) = decoded else { continue };

@@ -52,7 +52,7 @@ pub type Target = (&'static str, fn(&[u8]));
 macro_rules! each_target {
     ($macro:ident) => {
         $macro! {
-            data::any_file models::checkpoint cluster::checkpoint_parts cluster::checkpoint_record
+            data::any_file images::bmp models::checkpoint cluster::checkpoint_parts cluster::checkpoint_record
             models::checkpoint_state data::cifar convert::convert_state records::datum texts::digest
             records::example records::example_fields images::exif
             #[cfg(feature = "serve")]
@@ -60,6 +60,7 @@ macro_rules! each_target {
             texts::feed_spec
             #[cfg(feature = "serve")]
             serve::flight_stream
+            images::gif
             #[cfg(feature = "serve")]
             serve::grpc_messages
             data::idx texts::image_list cluster::job_records images::jpeg leveldb::leveldb_log
@@ -70,13 +71,14 @@ macro_rules! each_target {
             nets::mean models::meta_graph
             #[cfg(feature = "observe")]
             metrics::metrics
-            nets::net_binary nets::net_text models::npy models::npz images::png quarantine::quarantine
-            texts::receipt language::record_info models::rename_rules texts::results models::saved_model
-            models::saved_model_text language::sentencepiece records::sequence_example texts::snapshot
-            table::table models::tensors tfrecord::tfrecord tfrecord::tfrecord_packed
-            tfrecord::tfrecord_sidecar
+            nets::net_binary nets::net_text models::npy models::npz images::png images::pnm
+            quarantine::quarantine texts::receipt language::record_info models::rename_rules
+            texts::results models::saved_model models::saved_model_text language::sentencepiece
+            records::sequence_example texts::snapshot table::table models::tensors tfrecord::tfrecord
+            tfrecord::tfrecord_packed tfrecord::tfrecord_sidecar
             #[cfg(feature = "serve")]
             serve::ticket
+            images::tiff images::webp
         }
     };
 }

@@ -10,17 +10,30 @@ use crate::ImageShape;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The file is of another format.
-    #[error("Could not decode datum: found {found}: allowed are JPEG and PNG files")]
+    #[error(
+        "Could not decode datum: found {found}: allowed are JPEG, PNG, WebP, GIF, TIFF, BMP and PNM files"
+    )]
     Format {
         /// The format that its first bytes suggest.
         found: &'static str,
+    },
+    /// The file is of a format whose decoder was left out of this build.
+    #[error(
+        "Could not decode datum: found a {format} file, and this program is built without its decoder: \
+         enable the Cargo feature \"{feature}\" of percolator or percolator-image"
+    )]
+    NotBuiltIn {
+        /// The format's name.
+        format: &'static str,
+        /// The Cargo feature that brings the decoder.
+        feature: &'static str,
     },
     /// The file is truncated.
     #[error(
         "Could not decode datum: the {format} file is cut short: it ends at byte {offset}, inside {inside}"
     )]
     Truncated {
-        /// JPEG or PNG.
+        /// The format's name.
         format: &'static str,
         /// The file's length.
         offset: usize,
@@ -30,7 +43,7 @@ pub enum DecodeError {
     /// The file does not follow its format.
     #[error("Could not decode datum: the {format} file is damaged: at byte {offset} there is {found}")]
     Damaged {
-        /// JPEG or PNG.
+        /// The format's name.
         format: &'static str,
         /// The offset in the file.
         offset: usize,
@@ -40,7 +53,7 @@ pub enum DecodeError {
     /// The library that reads the format failed.
     #[error("Could not decode datum: the {format} file is damaged: {message}")]
     Library {
-        /// JPEG or PNG.
+        /// The format's name.
         format: &'static str,
         /// The library's message.
         message: String,
@@ -48,7 +61,7 @@ pub enum DecodeError {
     /// The file uses a feature that is not supported.
     #[error("Could not decode datum: the {format} file has {found}: allowed are {allowed}")]
     Unsupported {
-        /// JPEG or PNG.
+        /// The format's name.
         format: &'static str,
         /// What was found.
         found: String,
@@ -57,10 +70,12 @@ pub enum DecodeError {
     },
     /// Samples of 16 bits, which Caffe accepts only if `force_color` or `force_gray` converts them to bytes.
     #[error(
-        "Image data type must be unsigned byte: the PNG file has samples of {bits} bits: allowed are 1 to 8, \
-         or any with force_color or force_gray"
+        "Image data type must be unsigned byte: the {format} file has samples of {bits} bits: allowed are 1 \
+         to 8, or any with force_color or force_gray"
     )]
     Depth {
+        /// The format's name.
+        format: &'static str,
         /// The number of bits per sample.
         bits: u8,
     },
@@ -91,7 +106,7 @@ pub enum DecodeError {
          {wanted} bytes of data, but has {bytes}"
     )]
     Claim {
-        /// JPEG or PNG.
+        /// The format's name.
         format: &'static str,
         /// Channels, rows and columns.
         found: ImageShape,
@@ -100,39 +115,4 @@ pub enum DecodeError {
         /// The number of bytes found.
         bytes: usize,
     },
-}
-
-/// The name of a file format that is neither JPEG nor PNG, as far as its first bytes tell.
-pub(super) fn format_name(file: &[u8]) -> &'static str {
-    const NAMES: [(&[u8], &str); 16] = [
-        (b"BM", "a BMP file"),
-        (b"GIF8", "a GIF file"),
-        (b"II*\0", "a TIFF file"),
-        (b"MM\0*", "a TIFF file"),
-        (b"\xff\x4f\xff\x51", "a JPEG 2000 file"),
-        (b"\0\0\0\x0cjP  ", "a JPEG 2000 file"),
-        (b"\0\0\0\x0cJXL ", "a JPEG XL file"),
-        (b"\xff\x0a", "a JPEG XL file"),
-        (b"\x76\x2f\x31\x01", "an OpenEXR file"),
-        (b"#?R", "a Radiance HDR file"),
-        (b"\x59\xa6\x6a\x95", "a Sun raster file"),
-        (b"8BPS", "a Photoshop file"),
-        (b"\x1f\x8b", "a gzip file"),
-        (b"PK\x03\x04", "a zip file"),
-        (b"<svg", "an SVG file"),
-        (b"<", "text"),
-    ];
-    if file.is_empty() {
-        return "no data";
-    }
-    if file.starts_with(b"RIFF") && file.get(8..12) == Some(b"WEBP") {
-        return "a WebP file";
-    }
-    match (file.get(4..8), file) {
-        (Some(b"ftyp"), _) => return "a HEIF, AVIF or video file",
-        (_, [b'P', b'1'..=b'7', b' ' | b'\n' | b'\r' | b'\t', ..]) => return "a PNM file",
-        _ => {}
-    }
-    let known = NAMES.iter().find(|(magic, _)| file.starts_with(magic));
-    known.map_or("a file of no known format", |&(_, name)| name)
 }

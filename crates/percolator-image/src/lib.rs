@@ -1,9 +1,10 @@
 //! Decodes an encoded file to the pixels that Caffe with OpenCV 4.6 gets from it.
 //!
 //! ```text
-//! headers   format, size, orientation; whether the file is complete   jpeg/, png/, exif.rs
+//! headers   format, size, orientation; whether the file is complete   format.rs, jpeg/, png/, exif.rs
 //! pixels    of a JPEG by our own decoder, only those that are needed   jpeg/
 //!           of a PNG interleaved, by a library                         png/pixels.rs
+//!           of other formats alike, by a library or by us              still.rs: bmp, gif, pnm, tiff, webp
 //! planes    in the order B, G, R, A, as in raw records, or R, G, B      jpeg/picture.rs, planes.rs, png/
 //! turn      as the file's EXIF says                                    turn.rs
 //! resize    as `cv::resize` does                                       resize.rs
@@ -13,7 +14,14 @@
 //!
 //! Everything is exact, bit for bit: the channels, the orientation, grey from colour, the resize. A PNG's
 //! pixels are exact by nature. A JPEG's are because every rounding is that of libjpeg-turbo, which OpenCV
-//! uses.
+//! uses; a WebP's, because the crate `image-webp` rounds as libwebp does. WebP, GIF, TIFF, BMP and PNM files
+//! are read as OpenCV 5.0 reads them, which has more formats than 4.6, and in [`ColorMode::Rgb`] and
+//! [`ColorMode::Upright`] as Pillow 13.0 does: the modules of the formats have tables of what that means.
+//!
+//! # Features
+//!
+//! JPEG, PNG, BMP and PNM are always read. The features `gif` (a file's first frame), `tiff` and `webp` bring
+//! a crate each; without one, the error names it. What a file is is told by its bytes, never by its name.
 //!
 //! On request, a JPEG that a resize makes smaller is decoded to a half, a quarter or an eighth of its sides:
 //! the smallest size that is enough for the resize. Those pixels are libjpeg-turbo's to the last bit, too.
@@ -29,40 +37,56 @@
 //! Our buffers grow to the largest image and are then reused. The PNG library allocates its own for each
 //! image. A file that claims to be larger than it can be cannot make either allocate more: its claims are
 //! checked against what its number of bytes can hold. A byte of a JPEG is at most 512 pixels. A byte of a PNG
-//! is at most 1032 bytes of samples, which are 8256 pixels of one-bit samples. A pixel takes at most
-//! [`PIXEL_BYTES_MAX`] bytes, with a JPEG's pixels counted in whole groups of blocks ([`file_pixels`]):
+//! is at most 1032 bytes of samples, which are 8256 pixels of one-bit samples. A lossless WebP, a GIF and a
+//! BMP of runs can say with a few bytes that an image is blank: such a file may have 2^22 pixels, and 8256
+//! more for each of its bytes. A pixel takes at most [`PIXEL_BYTES_MAX`] bytes, with a JPEG's pixels counted
+//! in whole groups of blocks ([`file_pixels`]):
 //!
-//! | of a pixel | progressive JPEG | other JPEG | PNG of 8 bits, native | PNG of 16 bits |
-//! |---|---|---|---|---|
-//! | coefficients | 8 | | | |
-//! | which of them are not zero | 1/2 | | | |
-//! | samples, component by component | 4 | 4 | | |
-//! | samples, interleaved | | | 4 | 8 |
-//! | planes | 3 | 3 | 4 | 3 |
-//! | planes, turned or resized | 3 | 3 | 4 | 3 |
-//! | together | 18 1/2 | 10 | 12 | 14 |
+//! | of a pixel | progressive JPEG | other JPEG | PNG of 8 bits, native | PNG of 16 bits | WebP | others |
+//! |---|---|---|---|---|---|---|
+//! | coefficients | 8 | | | | | |
+//! | which of them are not zero | 1/2 | | | | | |
+//! | samples, component by component | 4 | 4 | | | | |
+//! | what the crate `image-webp` holds | | | | | 7 | |
+//! | samples, interleaved | | | 4 | 8 | 8 | 8 |
+//! | planes | 3 | 3 | 4 | 3 | 4 | 4 |
+//! | planes, turned or resized | 3 | 3 | 4 | 3 | 4 | 4 |
+//! | together | 18 1/2 | 10 | 12 | 14 | 23 | 16 |
 //!
-//! A decoder that reads all of these kinds keeps the largest buffer of each line: 28 1/2 in total. A JPEG
-//! that is decoded at a reduced size is counted with all its pixels: the next file of its size may not be a
-//! JPEG, and one that is slightly smaller may need the full size.
+//! A decoder that reads all of these kinds keeps the largest buffer of each line: 28 1/2 in total, for it
+//! gives back the buffers of JPEGs when it reads a WebP. A JPEG that is decoded at a reduced size is counted
+//! with all its pixels: the next file of its size may not be a JPEG, and one that is slightly smaller may
+//! need the full size.
 //!
-//! Not counted is what does not grow with the pixels: the data of a JPEG's scan, of which at most the file's
-//! length is copied; 40 KB of tables and blocks to read a JPEG with; a profile of at most 8 MB while a PNG
-//! with one is read as grey; the few rows in progress; and 28 bytes for each column of a resize.
+//! Not counted is what does not grow with the pixels: the data of a JPEG's scan, or of a WebP's image, of
+//! which at most the file's length is copied; 16 MB that the crate `image-webp` allows for a part of such
+//! data; 32 times the values of a TIFF's directory, which lie in the file; 40 KB of tables and blocks to read
+//! a JPEG with; a profile of at most 8 MB while a PNG with one is read as grey; the few rows in progress; and
+//! 28 bytes for each column of a resize.
 
+mod bmp;
 pub mod colour;
 mod error;
 mod exif;
+mod format;
+#[cfg(feature = "gif")]
+mod gif;
 mod jpeg;
 mod luma;
 mod planes;
 mod png;
+mod pnm;
 pub mod resample;
 mod resize;
 mod shape;
 pub mod simd;
+mod still;
+#[cfg(feature = "tiff")]
+mod tiff;
 mod turn;
 pub mod warp;
+#[cfg(feature = "webp")]
+mod webp;
 
 pub use error::DecodeError;
 pub use shape::ImageShape;
@@ -71,6 +95,7 @@ use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_vec;
 
 use exif::Orientation;
+use format::Format;
 use resize::Resizer;
 
 /// The longest side of an image in pixels, and the maximum number of pixels: OpenCV's own limits.
@@ -98,9 +123,13 @@ pub enum ColorMode {
     /// Always 1: Caffe's `force_gray`, OpenCV's `IMREAD_GRAYSCALE`. EXIF orientation is applied.
     Gray,
     /// Always 3, red first: what Pillow's `convert("RGB")` gives, and so torchvision's `ImageFolder`. EXIF
-    /// orientation is not applied. Beside the order of the planes, CMYK differs from [`Color`](Self::Color)
-    /// by up to 2 levels, and grey of 16 bits is cut at 255, as Pillow cuts it.
+    /// orientation is not applied, but a TIFF's is, as in every mode. Beside the order of the planes, CMYK
+    /// differs from [`Color`](Self::Color) by up to 2 levels, and grey of 16 bits is cut at 255, as Pillow
+    /// cuts it. The guide has what differs in other formats.
     Rgb,
+    /// As [`Rgb`](Self::Rgb), but EXIF orientation is applied: what Pillow's
+    /// `ImageOps.exif_transpose(image).convert("RGB")` gives.
+    Upright,
 }
 
 impl ColorMode {
@@ -108,7 +137,7 @@ impl ColorMode {
     fn channels(self, native: usize) -> usize {
         match self {
             ColorMode::Native => native,
-            ColorMode::Color | ColorMode::Rgb => 3,
+            ColorMode::Color | ColorMode::Rgb | ColorMode::Upright => 3,
             ColorMode::Gray => 1,
         }
     }
@@ -117,8 +146,14 @@ impl ColorMode {
     fn turn(self, orientation: Orientation) -> Orientation {
         match self {
             ColorMode::Native | ColorMode::Rgb => Orientation::default(),
-            ColorMode::Color | ColorMode::Gray => orientation,
+            ColorMode::Color | ColorMode::Gray | ColorMode::Upright => orientation,
         }
+    }
+
+    /// Whether the pixels are Pillow's, with red first.
+    #[must_use]
+    pub fn is_rgb(self) -> bool {
+        matches!(self, ColorMode::Rgb | ColorMode::Upright)
     }
 }
 
@@ -248,30 +283,11 @@ impl Contents {
     }
 }
 
-/// The formats that are read.
-enum Format {
-    Jpeg,
-    Png,
-}
-
-impl Format {
-    /// Detects the format by the first bytes, as OpenCV does.
-    fn of(file: &[u8]) -> Result<Self, DecodeError> {
-        if file.starts_with(jpeg::SIGNATURE) {
-            Ok(Format::Jpeg)
-        } else if file.starts_with(png::SIGNATURE) {
-            Ok(Format::Png)
-        } else {
-            Err(DecodeError::Format { found: error::format_name(file) })
-        }
-    }
-}
-
 /// The shape of a file's output, by its headers: no pixel is decoded.
 ///
 /// # Errors
 ///
-/// [`DecodeError`] if the headers are not those of a JPEG or PNG file that can be decoded.
+/// [`DecodeError`] if the headers are not those of a file that can be decoded.
 pub fn shape(file: &[u8], wanted: &Decode) -> Result<ImageShape, DecodeError> {
     wanted.output(&contents(file, wanted)?)
 }
@@ -286,10 +302,34 @@ pub fn file_pixels(file: &[u8], wanted: &Decode) -> Result<usize, DecodeError> {
     Ok(contents(file, wanted)?.pixels)
 }
 
+/// Calls a function of [`still`] for the reader of a format. The one place that knows which are built in.
+macro_rules! of_still {
+    ($format:expr, $function:ident($($argument:expr),*)) => {
+        match $format {
+            Format::Bmp => still::$function::<bmp::Bmp<'_>>($($argument),*),
+            Format::Pnm => still::$function::<pnm::Pnm<'_>>($($argument),*),
+            #[cfg(feature = "gif")]
+            Format::Gif => still::$function::<gif::Gif<'_>>($($argument),*),
+            #[cfg(not(feature = "gif"))]
+            Format::Gif => Err(DecodeError::NotBuiltIn { format: "GIF", feature: "gif" }),
+            #[cfg(feature = "tiff")]
+            Format::Tiff => still::$function::<tiff::TiffFile<'_>>($($argument),*),
+            #[cfg(not(feature = "tiff"))]
+            Format::Tiff => Err(DecodeError::NotBuiltIn { format: "TIFF", feature: "tiff" }),
+            #[cfg(feature = "webp")]
+            Format::Webp => still::$function::<webp::Webp<'_>>($($argument),*),
+            #[cfg(not(feature = "webp"))]
+            Format::Webp => Err(DecodeError::NotBuiltIn { format: "WebP", feature: "webp" }),
+            Format::Jpeg | Format::Png => unreachable!("these have readers of their own"),
+        }
+    };
+}
+
 fn contents(file: &[u8], wanted: &Decode) -> Result<Contents, DecodeError> {
     match Format::of(file)? {
         Format::Jpeg => jpeg::contents(file, wanted),
         Format::Png => png::contents(file, wanted.color),
+        still => of_still!(still, contents(file, wanted.color)),
     }
 }
 
@@ -299,7 +339,7 @@ pub struct Decoder {
     jpeg: jpeg::Jpeg,
     /// A PNG without the chunks that its pixels do not need.
     essence: Vec<u8>,
-    /// The output of the PNG library.
+    /// The pixels of a file that is no JPEG.
     interleaved: Vec<u8>,
     planes: Vec<u8>,
     /// The output of a turn or a resize; then the two buffers are swapped.
@@ -316,7 +356,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] if the file is not a JPEG or PNG file, or is damaged or truncated.
+    /// [`DecodeError`] if the file is of no format that is read, or is damaged or truncated.
     ///
     /// # Panics
     ///
@@ -331,6 +371,13 @@ impl Decoder {
             Format::Jpeg => self.jpeg.read(file, wanted, window, &mut self.planes)?,
             Format::Png => {
                 png::read(file, wanted, &mut self.essence, &mut self.interleaved, &mut self.planes)?
+            }
+            still => {
+                if still == Format::Webp {
+                    // Its library takes the place of these buffers for as long as it reads.
+                    self.jpeg = jpeg::Jpeg::default();
+                }
+                of_still!(still, read(file, wanted, &mut self.interleaved, &mut self.planes))?
             }
         };
         let output = wanted.output(&contents)?;

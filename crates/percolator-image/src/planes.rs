@@ -24,6 +24,7 @@ impl Interleaved {
         match (step, places) {
             (3, [0, 1, 2]) => InstructionSet::widest().run(Separate::<_, 3, false>(job)),
             (3, [2, 1, 0]) => InstructionSet::widest().run(Separate::<_, 3, true>(job)),
+            (4, [0, 1, 2]) => InstructionSet::widest().run(Separate::<_, 4, false>(job)),
             (4, [2, 1, 0, 3] | [2, 1, 0]) => InstructionSet::widest().run(Separate::<_, 4, true>(job)),
             _ => {
                 for (&place, plane) in places.iter().zip(job.planes) {
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LAYOUTS: [(usize, &[usize]); 12] = [
+    const LAYOUTS: [(usize, &[usize]); 13] = [
         (1, &[0]),
         (1, &[0, 0, 0]),
         (2, &[0]),
@@ -96,6 +97,7 @@ mod tests {
         (2, &[0, 0, 0, 1]),
         (3, &[0, 1, 2]),
         (3, &[2, 1, 0]),
+        (4, &[0, 1, 2]),
         (4, &[2, 1, 0]),
         (4, &[2, 1, 0, 3]),
         (4, &[0, 0, 0]),

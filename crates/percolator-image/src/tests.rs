@@ -3,15 +3,29 @@
 use super::*;
 
 fn file(name: &str) -> Vec<u8> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/images");
+    let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let is_old = name.ends_with(".jpg") || name.ends_with(".png");
+    let folder = package.join(if is_old { "../../tests/data/images" } else { "tests/data/formats" });
     std::fs::read(folder.join(name)).unwrap()
 }
 
 /// Earlier files and the state of the buffers do not affect the result.
 #[test]
 fn a_file_comes_to_the_same_after_any_other() {
-    let names =
-        ["420.jpg", "exif_6.jpg", "grey_1.png", "resize_rgba.png", "rgb.jpg", "1x1.jpg", "resize_1x1.png"];
+    let names = [
+        "420.jpg",
+        "exif_6.jpg",
+        "grey_1.png",
+        "resize_rgba.png",
+        "rgb.jpg",
+        "1x1.jpg",
+        "resize_1x1.png",
+        "256_part_clear.gif",
+        "8_runs_skip.bmp",
+        "turn_6.tif",
+        "frames_rgba_part.webp",
+        "100.ppm",
+    ];
     let wants = [ColorMode::Native, ColorMode::Color, ColorMode::Gray]
         .into_iter()
         .flat_map(|color| [None, Some((9, 30))].map(|resize| Decode { color, resize, scaled: false }))
@@ -76,9 +90,24 @@ fn buffers_are_kept() {
 fn a_pixel_takes_no_more_than_is_said() {
     // One decoder for all: the buffers of one format stay while another is read.
     let (mut decoder, mut most) = (Decoder::default(), 0);
-    for name in
-        ["resize_rgba.png", "rgba_16.png", "420_progressive.jpg", "444_restart_progressive.jpg", "exif_6.jpg"]
-    {
+    for name in [
+        "resize_rgba.png",
+        "rgba_16.png",
+        "420_progressive.jpg",
+        "444_restart_progressive.jpg",
+        "exif_6.jpg",
+        "frames_rgba.webp",
+        "frames_rgba_part.webp",
+        "rgba_lossy_turned.webp",
+        "256_clear.gif",
+        "rgba_16.tif",
+        "planar_16.tif",
+        "turn_6.tif",
+        "palette_8.tif",
+        "32_bgra_v4.bmp",
+        "8_runs.bmp",
+        "65535.ppm",
+    ] {
         for color in [ColorMode::Native, ColorMode::Color, ColorMode::Gray] {
             for (resize, scaled) in [
                 (None, false),

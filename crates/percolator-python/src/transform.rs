@@ -5,11 +5,12 @@ use pyo3::types::PyDict;
 
 use crate::options::{Keywords, json, transform_of};
 
-/// What is done to every image. Channels are in the order BGR, as in OpenCV and Caffe, unless color is "rgb".
+/// What is done to every image. Channels are in the order BGR, as in OpenCV and Caffe, unless color is
+/// "rgb" or "upright".
 ///
 /// - `color`: how encoded images are decoded: `"rgb"` to 3 channels in the order RGB, as Pillow does;
-///   `"color"` to 3 in the order BGR (in the orientation that EXIF says), `"gray"` to 1 (likewise),
-///   `"native"` to as many as the file has (as it lies in the file)
+///   `"upright"` the same, in the orientation that EXIF says; `"color"` to 3 in the order BGR, and
+///   `"gray"` to 1, both in that orientation; `"native"` to as many as the file has, as it lies there
 /// - `recipe`: `"imagenet-train[:SIDE]"`, `"imagenet-eval[:SHORTER:SIDE]"` or `"cifar-train"`
 /// - operations, in this order: `resize_shorter`, `random_resized_crop`, `center_crop`, `random_crop` (after
 ///   `padding`), all of them sides in pixels; `flip`; or `operations`, a list of them as in a spec;

@@ -200,6 +200,8 @@ choices! {
         Gray,
         /// Three channels, red first, as Pillow has them.
         Rgb,
+        /// As rgb, turned upright as EXIF says.
+        Upright,
     }
 }
 

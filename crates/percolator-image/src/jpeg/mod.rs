@@ -147,7 +147,7 @@ impl Jpeg {
         walk.scans(frame, reader, data)?;
         reader.finish(frame);
         let out = room(planes, elements(shape))?;
-        let (planes, is_rgb) = (&reader.planes, wanted.color == ColorMode::Rgb);
+        let (planes, is_rgb) = (&reader.planes, wanted.color.is_rgb());
         InstructionSet::widest().run(Write { planes, rows, mixing, is_rgb, shape, window, out });
         Ok(contents)
     }

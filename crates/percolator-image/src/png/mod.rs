@@ -87,7 +87,7 @@ struct Head {
 impl Head {
     fn contents(&self, color: ColorMode) -> Result<Contents, DecodeError> {
         if self.bits == 16 && color == ColorMode::Native {
-            return Err(DecodeError::Depth { bits: self.bits });
+            return Err(DecodeError::Depth { format: FORMAT, bits: self.bits });
         }
         let native = match self.kind {
             Kind::Grey => 1,

@@ -40,7 +40,7 @@ pub(crate) fn read(
     let interleaved = &interleaved[..head.height * head.width * samples.step()];
     let planes = room(planes, elements(shape))?;
     separate(&head, samples, interleaved, shape, planes)?;
-    if wanted.color == ColorMode::Rgb {
+    if wanted.color.is_rgb() {
         to_pillows(&head, samples, interleaved, planes);
     }
     Ok(contents)

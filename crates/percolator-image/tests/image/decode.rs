@@ -97,7 +97,7 @@ fn every_file_comes_to_what_opencv_reads() {
         let file = read(name);
         let Some(shape) = *shape else {
             let error = decoder.decode(&file).unwrap_err();
-            assert_eq!(error, DecodeError::Depth { bits: 16 }, "{name} {color:?}");
+            assert_eq!(error, DecodeError::Depth { format: "PNG", bits: 16 }, "{name} {color:?}");
             assert_eq!(decoder.shape(&file).unwrap_err(), error);
             assert!(error.to_string().starts_with("Image data type must be unsigned byte"), "{error}");
             continue;
@@ -386,16 +386,17 @@ fn what_is_not_read_says_what_it_is() {
 
     for (file, name) in [
         (&b""[..], "no data"),
-        (b"GIF89a..............", "a GIF file"),
-        (b"BM..................", "a BMP file"),
-        (b"RIFF....WEBPVP8 ....", "a WebP file"),
-        (b"II*\0................", "a TIFF file"),
-        (b"P6 1 1 255 ...", "a PNM file"),
+        (b"GIF88a..............", "a GIF file of another version"),
+        (b"\0\0\0\x20ftypavif....", "a HEIF, AVIF or video file"),
+        (b"\0\0\0\x0cjP  ........", "a JPEG 2000 file"),
+        (b"P7\nWIDTH 1\nHEIGHT 1\n", "a PAM file"),
         (b"<html>not found</html>", "text"),
         (b"\xff\xd8 but no more of a JPEG", "a file of no known format"),
     ] {
         let error = decode(file, ColorMode::Color).unwrap_err();
-        let said = format!("Could not decode datum: found {name}: allowed are JPEG and PNG files");
+        let said = format!(
+            "Could not decode datum: found {name}: allowed are JPEG, PNG, WebP, GIF, TIFF, BMP and PNM files"
+        );
         assert_eq!(error.to_string(), said);
         assert_eq!(ImageFileDecoder::default().shape(file).unwrap_err(), error);
     }
@@ -425,7 +426,7 @@ fn a_claim_that_the_file_cannot_hold_is_an_error() {
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+pub(crate) enum Change {
     Set(usize, u8),
     Cut(usize),
     Drop(usize),
@@ -433,7 +434,7 @@ enum Change {
     Double(usize, usize),
 }
 
-fn change() -> impl Strategy<Value = Change> {
+pub(crate) fn change() -> impl Strategy<Value = Change> {
     let byte = prop_oneof![any::<u8>(), Just(0xff), Just(0xd9), Just(0xda), Just(0)];
     prop_oneof![
         (any::<usize>(), byte.clone()).prop_map(|(at, byte)| Change::Set(at, byte)),
@@ -444,7 +445,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-fn make(file: &mut Vec<u8>, change: &Change) {
+pub(crate) fn make(file: &mut Vec<u8>, change: &Change) {
     let len = file.len().max(1);
     match *change {
         Change::Set(at, byte) => file.iter_mut().skip(at % len).take(1).for_each(|old| *old = byte),

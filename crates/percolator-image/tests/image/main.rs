@@ -10,6 +10,7 @@
 mod colour;
 mod decode;
 mod forge;
+mod formats;
 mod giant;
 mod jpeg_progressive;
 #[cfg(feature = "turbojpeg")]

@@ -79,29 +79,44 @@ pub(crate) fn check(found: impl Iterator<Item = (String, String, String)>, least
     assert!(checked >= least, "{checked} cases");
 }
 
+/// The mode that gives what a library opens this way, if one does.
+fn mode_of(op: &str) -> Option<ColorMode> {
+    Some(match op {
+        "open, convert('RGB'); EXIF not applied" | "open, convert('RGB')" => ColorMode::Rgb,
+        "open, ImageOps.exif_transpose, convert('RGB')" => ColorMode::Upright,
+        "imread(IMREAD_COLOR), channels turned to RGB" => ColorMode::Color,
+        "open, convert('RGBA')"
+        | "open, as it is (mode L)"
+        | "imread(IMREAD_COLOR|IGNORE_ORIENTATION), channels turned to RGB" => ColorMode::Native,
+        // Grey of 16 bits is not kept.
+        "open, as it is (mode I;16)" => return None,
+        other => panic!("{other}"),
+    })
+}
+
 #[test]
 fn files_have_the_pixels_of_pillow_and_of_opencv() {
+    // Where OpenCV and Pillow do not agree about what a file holds, Native is OpenCV's: the transparent
+    // colour of a grey or a GIF, colours that are multiplied by their alpha, samples of 16 bits.
+    const OPENCVS: [&str; 5] =
+        ["png_grey8_trns.png", "gif_transparent.gif", "tiff_rgba.tif", "png_rgba16.png", "png_greya16.png"];
     let found = cases("decode").into_iter().filter_map(|case| {
-        let source = text(&case, "source");
+        let (source, op) = (text(&case, "source"), text(&case, "op"));
         let file = fs::read(folder().join(source)).unwrap();
-        let color = match text(&case, "op") {
-            "open, convert('RGB'); EXIF not applied" => ColorMode::Rgb,
-            "imread(IMREAD_COLOR), channels turned to RGB" => ColorMode::Color,
-            _ => return None,
-        };
+        let color = mode_of(op)?;
         // OpenCV makes up what a cut file lacks.
-        if source == "jpg_cut.jpg" {
+        if source == "jpg_cut.jpg" || op.contains("RGBA") && OPENCVS.contains(&source) {
             return None;
         }
         let mut picture = decoded(&file, color);
-        if color == ColorMode::Color {
+        if matches!(color, ColorMode::Color | ColorMode::Native) && picture.shape.channels > 1 {
             let plane = picture.shape.height * picture.shape.width;
             let (blue, rest) = picture.bytes.split_at_mut(plane);
-            blue.swap_with_slice(&mut rest[plane..]);
+            blue.swap_with_slice(&mut rest[plane..2 * plane]);
         }
         Some((text(&case, "name").to_owned(), picture.checksum(), text(&case, "sha256").to_owned()))
     });
-    check(found, 100);
+    check(found, 170);
 }
 
 fn filter(name: &str) -> Filter {

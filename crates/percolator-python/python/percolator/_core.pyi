@@ -34,14 +34,14 @@ _Path = str | PathLike[str]
 _Several = _Path | list[_Path] | tuple[_Path, ...]
 _Waits = tuple[int, float]
 
-# Pixels are in the order BGR unless color is "rgb", and mean_values are in theirs.
+# Pixels are in the order BGR unless color is "rgb" or "upright", and mean_values are in theirs.
 class _TransformOptions(TypedDict, total=False):
     crop: int | None
     mirror: bool | None
     mean_values: float | Sequence[float] | None
     mean_file: _Path | None
     scale: float | None
-    color: Literal["native", "color", "gray", "rgb"] | None
+    color: Literal["native", "color", "gray", "rgb", "upright"] | None
     recipe: str | None
     operations: Sequence[str | Mapping[str, object]] | None
     resize_shorter: int | None
@@ -175,8 +175,8 @@ class Feed:
     - images: `recipe`, `color`, `operations` and those that have keywords of their own (`Transform` lists
       them), `mean`, `std`; Caffe's `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `resize`,
       `scaled_decode`; or a `transform` of all these; `views`, `mixup`, `cutmix`; `transform_on`, `dtype`,
-      `layout`, `labels_i64`, `soft_labels`, `target`, `phase`, `layer`. Pixels are in the order BGR, as in OpenCV and
-      Caffe, unless `color` is `"rgb"`
+      `layout`, `labels_i64`, `soft_labels`, `target`, `phase`, `layer`. Pixels are in the order BGR, as in
+      OpenCV and Caffe, unless `color` is `"rgb"` or `"upright"`
     - `tf.train.Example`s: `fields`, `image`
     - a function of a record that returns a dict of its fields: `decode`, `decode_fields`. Its calls come one
       after the other, on several threads, unless `decode_overlaps=True`
@@ -463,11 +463,12 @@ class Record:
 
 @final
 class Transform:
-    """What is done to every image. Channels are in the order BGR, as in OpenCV and Caffe, unless color is "rgb".
+    """What is done to every image. Channels are in the order BGR, as in OpenCV and Caffe, unless color is
+    "rgb" or "upright".
 
     - `color`: how encoded images are decoded: `"rgb"` to 3 channels in the order RGB, as Pillow does;
-      `"color"` to 3 in the order BGR (in the orientation that EXIF says), `"gray"` to 1 (likewise),
-      `"native"` to as many as the file has (as it lies in the file)
+      `"upright"` the same, in the orientation that EXIF says; `"color"` to 3 in the order BGR, and
+      `"gray"` to 1, both in that orientation; `"native"` to as many as the file has, as it lies there
     - `recipe`: `"imagenet-train[:SIDE]"`, `"imagenet-eval[:SHORTER:SIDE]"` or `"cifar-train"`
     - operations, in this order: `resize_shorter`, `random_resized_crop`, `center_crop`, `random_crop` (after
       `padding`), all of them sides in pixels; `flip`; or `operations`, a list of them as in a spec;
