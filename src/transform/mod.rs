@@ -247,6 +247,18 @@ impl Transform {
         self
     }
 
+    /// The same crops and operations, without what makes other numbers of levels: no mean, no scale and no
+    /// normalization, and what is erased becomes 0. The elements can be bytes then, and be looked at.
+    #[must_use]
+    pub fn levels(mut self) -> Self {
+        for operation in &mut self.operations {
+            if let Operation::RandomErasing { value, .. } = operation {
+                *value = ErasedValue::default();
+            }
+        }
+        Self { mean_values: Vec::new(), mean_image: None, scale: 1.0, normalize: None, ..self }
+    }
+
     /// What of it only the host does, if anything.
     pub(crate) fn on_host_alone(&self) -> Option<&'static str> {
         match (&self.operations[..], &self.normalize) {

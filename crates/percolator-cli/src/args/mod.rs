@@ -309,7 +309,7 @@ impl TransformArgs {
     }
 
     /// Whether any of the options is given.
-    fn is_given(&self) -> bool {
+    pub(super) fn is_given(&self) -> bool {
         let TransformArgs { resize, crop, mirror, mean_value, mean_file, scale, color, operations } = self;
         let has_mean = !mean_value.is_empty() || mean_file.is_some();
         let is_changed = resize.is_some() || crop.is_some() || mirror.is_some() || scale.is_some();

@@ -141,3 +141,42 @@ fn batches_are_mixed_by_options() {
         assert!(code != Some(0) && said.contains(words), "{said}");
     }
 }
+
+/// The columns and rows of a PNG file.
+fn sides(file: &[u8]) -> [u32; 2] {
+    assert_eq!(file[..8], *b"\x89PNG\r\n\x1a\n");
+    [16, 20].map(|at| u32::from_be_bytes(file[at..at + 4].try_into().unwrap()))
+}
+
+#[test]
+fn a_grid_shows_what_a_transform_makes() {
+    let folder = tempfile::tempdir().unwrap();
+    let sheet = |name: &str, args: &[&str]| {
+        let path = folder.path().join(name);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        let output =
+            command.arg("inspect").arg(golden(SOURCE)).arg("--grid").arg(&path).args(args).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said, std::fs::read(path).unwrap_or_default())
+    };
+    let drawn = ["--pictures", "3", "--transformed", "4", "--recipe", "imagenet-train:48"];
+    let (code, said, four) = sheet("four.png", &drawn);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(sides(&four), [4 * 116 + 4, 3 * 116 + 4]);
+    assert!(sheet("again.png", &drawn).2 == four, "the same every time");
+    let (_, said, one) = sheet("one.png", &["--pictures", "4"]);
+    assert_eq!(sides(&one), [2 * 116 + 4; 2], "{said}");
+    assert_ne!(one, sheet("crop.png", &["--pictures", "4", "--crop", "9"]).2);
+    for (args, words) in [
+        (&["--pictures", "2000", "--transformed", "100"][..], "200000 pictures: a sheet has at most 10000"),
+        (&["--crop", "5000"], "crop"),
+        (&["--recipe", "none"], "there is no recipe"),
+    ] {
+        let (code, said, file) = sheet("none.png", args);
+        assert!(code == Some(2) && said.contains(words) && file.is_empty(), "{said}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+    let output = command.arg("inspect").arg(golden(SOURCE)).args(["--crop", "9"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("are for --grid"), "{said}");
+}

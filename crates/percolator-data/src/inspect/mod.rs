@@ -7,6 +7,7 @@
 //! text, html   the report to be read
 //! pictures     a few records decoded, which html shows
 //! record       one record by itself
+//! samples      a few records as they are, to be fed
 //! ```
 //!
 //! Memory is bounded for any data set: 2^20 labels, 1000 shapes, 1000 features, and the hashes of 2^23
@@ -20,6 +21,7 @@ mod net;
 mod pictures;
 mod record;
 mod report;
+mod samples;
 mod tally;
 mod text;
 
@@ -41,6 +43,7 @@ pub use self::keys::key_text;
 pub use self::pictures::{PICTURES_MAX, PictureOptions, Pixels, ShownPicture, pictures};
 pub use self::record::{FieldText, Record, RecordError, Which, record};
 pub use self::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, SizeCount, Sizes};
+pub use self::samples::{Sample, samples};
 pub use self::text::{INTERLEAVED, text};
 
 /// How many records are read.

@@ -190,6 +190,30 @@ impl Pixels {
         Pixels { width, height, rgb }
     }
 
+    /// Puts pictures on a white sheet, row by row, each in the middle of a square cell that it fits into, with
+    /// `gap` pixels around it.
+    ///
+    /// # Panics
+    ///
+    /// If a picture is wider or higher than a cell.
+    #[must_use]
+    pub fn sheet(rows: &[Vec<Pixels>], cell: usize, gap: usize) -> Self {
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let side = |cells: usize| cells * (cell + gap) + gap;
+        let (width, height) = (side(columns), side(rows.len()));
+        let mut rgb = vec![255; 3 * width * height];
+        for (row, pictures) in rows.iter().enumerate() {
+            for (column, picture) in pictures.iter().enumerate() {
+                let top = side(row) + (cell - picture.height) / 2;
+                let left = side(column) + (cell - picture.width) / 2;
+                for (line, pixels) in picture.rgb.chunks_exact(3 * picture.width).enumerate() {
+                    rgb[3 * ((top + line) * width + left)..][..pixels.len()].copy_from_slice(pixels);
+                }
+            }
+        }
+        Pixels { width, height, rgb }
+    }
+
     /// A PNG file of it.
     ///
     /// # Errors
@@ -253,6 +277,21 @@ mod tests {
         assert_eq!(image(5, 1, 1, &[4, 9, 9, 9, 9]).rgb, [4, 4, 4]);
         assert_eq!(ordered(ChannelOrder::Rgb, 3, 1, 1, &[1, 2, 3]).rgb, [1, 2, 3]);
         assert_eq!(ordered(ChannelOrder::Rgb, 4, 1, 1, &[10, 20, 30, 255]).rgb, [10, 20, 30]);
+    }
+
+    #[test]
+    fn a_sheet_has_each_picture_in_its_cell() {
+        let picture = |width, height, level| Pixels { width, height, rgb: vec![level; 3 * width * height] };
+        let sheet = Pixels::sheet(&[vec![picture(2, 1, 7), picture(2, 2, 8)], vec![picture(1, 2, 9)]], 2, 1);
+        assert_eq!((sheet.width, sheet.height), (7, 7));
+        let levels: Vec<u8> = sheet.rgb.chunks_exact(3).map(|pixel| pixel[0]).collect();
+        let rows: Vec<&[u8]> = levels.chunks_exact(7).collect();
+        const NO: u8 = 255;
+        assert_eq!(rows[0], [NO; 7]);
+        assert_eq!(rows[1], [NO, 7, 7, NO, 8, 8, NO]);
+        assert_eq!(rows[2], [NO, NO, NO, NO, 8, 8, NO]);
+        assert_eq!(rows[4], [NO, 9, NO, NO, NO, NO, NO]);
+        assert_eq!(Pixels::sheet(&[], 2, 1).rgb, [NO; 3]);
     }
 
     #[test]

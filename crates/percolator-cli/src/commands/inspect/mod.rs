@@ -1,12 +1,13 @@
 //! `percolator inspect`: what a data set or a model holds.
 
+mod grid;
 mod one;
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::Args;
 use percolator_data::inspect::{self, InspectOptions, PICTURES_MAX, PictureOptions, ShownPicture};
 use percolator_data::scan::Progress;
@@ -14,7 +15,7 @@ use percolator_data::{DataSet, Found};
 use percolator_files::shown;
 
 use crate::args::data_set::DataArgs;
-use crate::args::{ChannelsArg, ContentArg};
+use crate::args::{ChannelsArg, ContentArg, TransformArgs};
 use crate::commands::model;
 use crate::output::{FileKind, Output};
 use crate::terminal::out::stdout;
@@ -37,10 +38,20 @@ pub(crate) struct Inspect {
     /// with their labels and numbers.
     #[arg(long, value_name = "REPORT.html")]
     html: Option<PathBuf>,
+    /// Write one picture of pictures, evenly spread, as --recipe, --crop and the other options of a transform
+    /// make them: all but means, scales and normalizations.
+    #[arg(long, value_name = "SHEET.png", conflicts_with_all = ["record", "html", "all"])]
+    grid: Option<PathBuf>,
+    /// In --grid, show what so many epochs make of each picture, side by side.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "grid",
+        value_parser = clap::value_parser!(u64).range(1..=100))]
+    transformed: u64,
+    #[command(flatten)]
+    transform: TransformArgs,
     /// The order of three or four channels of images that are not encoded: Caffe's are bgr, CIFAR's rgb.
     #[arg(long, value_enum, default_value_t)]
     channels: ChannelsArg,
-    /// The number of pictures in the HTML report.
+    /// The number of pictures in the HTML report, or of records in the grid.
     #[arg(long, value_name = "N", default_value_t = 64,
         value_parser = clap::value_parser!(u64).range(1..=PICTURES_MAX))]
     pictures: u64,
@@ -63,10 +74,19 @@ impl Inspect {
         };
         let html = output(&self.html, FileKind::Report)?;
         let picture = output(&self.out, FileKind::Picture)?;
+        let grid = output(&self.grid, FileKind::Picture)?;
+        ensure!(
+            grid.is_some() || !self.transform.is_given(),
+            "options of a transform, such as --crop, are for --grid: say where its sheet is written"
+        );
         let data = match self.data.options().find(&self.data.path)? {
             Found::DataSet(data) => data,
             Found::Model(path) => return self.list_model(&path),
         };
+        if let Some(grid) = grid {
+            let sheet = self.data.watched(|progress, _| self.sheet(&data, progress))?;
+            return grid.write(&sheet);
+        }
         match &self.record {
             Some(word) => one::show(&data, word, picture, self),
             None => self.report(&data, html),
@@ -74,7 +94,7 @@ impl Inspect {
     }
 
     fn list_model(&self, path: &Path) -> anyhow::Result<()> {
-        if self.record.is_some() || self.html.is_some() {
+        if self.record.is_some() || self.html.is_some() || self.grid.is_some() {
             bail!(
                 "{}: a model's files, which have no records; `percolator model show` shows one tensor",
                 shown::path(path)
@@ -114,9 +134,11 @@ impl Inspect {
         if self.html.is_none() {
             return Ok(Vec::new());
         }
-        let content = self.content.map(Into::into);
-        let channels = self.channels.into();
-        let options = PictureOptions { count: self.pictures, side: PICTURE_SIDE, content, channels };
-        Ok(inspect::pictures(data, &options, progress)?)
+        Ok(inspect::pictures(data, &self.picture_options(), progress)?)
+    }
+
+    fn picture_options(&self) -> PictureOptions {
+        let (content, channels) = (self.content.map(Into::into), self.channels.into());
+        PictureOptions { count: self.pictures, side: PICTURE_SIDE, content, channels }
     }
 }
