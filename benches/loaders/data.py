@@ -2,9 +2,10 @@
 
     python3 data.py LOADER JOB FOLDER PERCOLATOR
 
-`jpeg`, whose images `imagenet` has, too, is 4,000 JPEGs of 500x375 at quality 90 in ten class folders, cut from four photographs, resized and
-mirrored. `raw` is the same images, decoded and resized to 256x256, three bytes a pixel. The numbers that the
-cuts are drawn from have a fixed seed. What is being made has another name until it is whole.
+`jpeg`, whose images `imagenet` has, too, is 4,000 JPEGs of 500x375 at quality 90 in ten class folders, cut
+from four photographs, resized and mirrored. `raw` is the same images, decoded and resized to 256x256, three
+bytes a pixel. The numbers that the cuts are drawn from have a fixed seed. What is being made has another name
+until it is whole.
 """
 
 import os

@@ -69,8 +69,9 @@ pub enum RecordCause {
     },
     /// Its crops do not have the shape of those of its batch.
     #[error(
-        "its crops are {found}, and those of the first record of its batch are {batch}: decode all as color, \
-         or all as gray"
+        "its crops are {found}, and those of the first record of its batch are {batch}: let the view's \
+         operations end with one size (center_crop, random_resized_crop), and decode all records to the same \
+         channels"
     )]
     View {
         /// The field that they would make.
@@ -131,7 +132,7 @@ pub enum RecordCause {
     /// Its label is not one of the classes.
     #[error(
         "its label is {label}, and soft labels are of {classes} classes, from 0 to {}: say how many there \
-         are ({}), or map the labels",
+         are ({})",
         classes - 1,
         words(".soft_labels(...)", "--soft-labels", "soft_labels=...")
     )]

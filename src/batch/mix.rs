@@ -129,13 +129,17 @@ fn sum_halves<E: bytemuck::Pod>(own: &mut [u8], other: &[u8], shares: [f32; 2])
 where
     [E]: HalfFloatSliceExt,
 {
+    const AT_ONCE: usize = 256;
+
     let (own, other): (&mut [E], &[E]) = (bytemuck::cast_slice_mut(own), bytemuck::cast_slice(other));
-    let (mut wide, mut wide_other) = ([0.0; PART_BYTES / 2], [0.0; PART_BYTES / 2]);
-    let (wide, wide_other) = (&mut wide[..own.len()], &mut wide_other[..own.len()]);
-    own.convert_to_f32_slice(wide);
-    other.convert_to_f32_slice(wide_other);
-    sum(wide, wide_other, shares);
-    own.convert_from_f32_slice(wide);
+    let (mut wide, mut wide_other) = ([0.0; AT_ONCE], [0.0; AT_ONCE]);
+    for (own, other) in own.chunks_mut(AT_ONCE).zip(other.chunks(AT_ONCE)) {
+        let (wide, wide_other) = (&mut wide[..own.len()], &mut wide_other[..own.len()]);
+        own.convert_to_f32_slice(wide);
+        other.convert_to_f32_slice(wide_other);
+        sum(wide, wide_other, shares);
+        own.convert_from_f32_slice(wide);
+    }
 }
 
 #[cfg(test)]

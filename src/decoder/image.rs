@@ -96,18 +96,24 @@ struct ToolBytes {
 }
 
 impl ToolBytes {
-    fn of(transformer: &Transformer, datum: &Datum<'_>, input: ImageShape) -> Result<Self, RecordCause> {
-        let elements = input.checked_elements().unwrap_or(usize::MAX);
+    /// `decoded` is the shape of the image once it is decoded and resized, `input` that before the transform.
+    fn of(
+        transformer: &Transformer,
+        datum: &Datum<'_>,
+        decoded: ImageShape,
+        input: ImageShape,
+    ) -> Result<Self, RecordCause> {
+        let elements = |shape: ImageShape| shape.checked_elements().unwrap_or(usize::MAX);
         let decoder = if datum.encoded {
             let pixels = percolator_image::file_pixels(datum.data, transformer.decode())?;
-            pixels.max(input.height * input.width).saturating_mul(PIXEL_BYTES_MAX)
+            pixels.max(decoded.height * decoded.width).saturating_mul(PIXEL_BYTES_MAX)
         } else if transformer.decode().resize.is_some() {
-            elements
+            elements(decoded)
         } else {
             0
         };
         let chain = chained_bytes(transformer, input);
-        let scratch = elements.saturating_mul(size_of::<f32>());
+        let scratch = elements(input).saturating_mul(size_of::<f32>());
         Ok(ToolBytes { decoder: decoder.saturating_add(chain), scratch })
     }
 
@@ -130,7 +136,7 @@ pub(crate) struct Input {
 }
 
 /// The shapes of a batch of one record.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Shapes {
     /// Of the image before its transform.
     input: ImageShape,
@@ -155,7 +161,8 @@ impl RecordDecoder for ImageDecoder {
         let channels_are_fixed = self
             .front
             .as_ref()
-            .is_some_and(|front| front.has_fixed_channels(self.transformer.decode().color));
+            .is_some_and(|front| front.has_fixed_channels(self.transformer.decode().color))
+            && self.step.is_none();
         let mut transformers =
             std::iter::once(&self.transformer).chain(self.views.iter().map(|views| &views.transformer));
         let have_one_shape = transformers.all(|transformer| transformer.has_one_shape(channels_are_fixed));
@@ -163,14 +170,21 @@ impl RecordDecoder for ImageDecoder {
     }
 
     fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
-        let found = self.fields_of(self.shapes(first)?)?;
-        Ok((found != fields).then_some(found))
+        let shapes = self.shapes(first)?;
+        let data = &fields[DATA];
+        let target = self.target.as_ref().map(|_| fields[TARGET].image_shape(1));
+        let mut is_same = shapes
+            == Shapes { pixels: data.image_shape(1), transformed: data.made_on_device(), target, ..shapes };
+        for (views, field) in self.views.iter().zip(&fields[self.view()..]) {
+            is_same = is_same && views.is_of(field, shapes.input).map_err(RecordCause::from)?;
+        }
+        if is_same { Ok(None) } else { self.fields_of(shapes).map(Some) }
     }
 
     fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
         let datum = self.first_datum(first)?;
-        let input = self.input_shape(&datum)?;
-        let mut tools = ToolBytes::of(&self.transformer, &datum, input)?;
+        let (decoded, input) = (image_shape(&self.transformer, &datum)?, self.input_shape(&datum)?);
+        let mut tools = ToolBytes::of(&self.transformer, &datum, decoded, input)?;
         // At most: views use the same buffers, each of which grows to its largest use.
         let of_views = self.views.iter().map(|views| chained_bytes(&views.transformer, input));
         tools.decoder = of_views.fold(tools.decoder, usize::saturating_add);
@@ -262,7 +276,7 @@ impl ImageDecoder {
     /// The shape of a record's image before its transform.
     fn input_shape(&self, datum: &Datum<'_>) -> Result<ImageShape, RecordCause> {
         let decoded = image_shape(&self.transformer, datum)?;
-        Ok(self.step.as_ref().map_or(decoded, |step| (step.shape)(decoded)))
+        self.step.as_ref().map_or(Ok(decoded), |step| step.shape_after(decoded))
     }
 
     /// Whether pixels that are not encoded have their channels side by side.
@@ -542,7 +556,7 @@ impl TargetOf<'_> {
             Content::Companion { value, .. } => {
                 let datum = Datum::parse(value)?;
                 let input = image_shape(self.transformer, &datum)?;
-                Ok((input, ToolBytes::of(self.transformer, &datum, input)?))
+                Ok((input, ToolBytes::of(self.transformer, &datum, input, input)?))
             }
         }
     }

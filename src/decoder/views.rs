@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::base::shape::{BatchShape, ImageShape};
+use crate::base::shape::{BatchShape, Dtype, Extents, ImageShape, Layout};
 use crate::batch::Row;
 use crate::batch::fault::RecordCause;
-use crate::batch::field::Field;
+use crate::batch::field::{Field, FieldKind};
 use crate::transform::{ChainScratch, Scratch, TransformError, Transformer};
 use percolator_image::Planes;
 
@@ -22,11 +22,26 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    /// The field, of images of this shape: crops first, then the axes of an image.
+    /// The field, of images of this shape.
     pub(crate) fn field(&self, input: ImageShape) -> Result<Field, TransformError> {
-        let shape: BatchShape = self.transformer.batch_shape(self.transformer.output_shape(input)?);
-        let one = Field::image("", shape).extents(self.count);
-        Ok(Field::new(self.name.clone(), shape.dtype, &*one))
+        let (dtype, extents) = self.crops(input)?;
+        Ok(Field::new(self.name.clone(), dtype, &*extents))
+    }
+
+    /// Whether this is the field of images of this shape.
+    pub(crate) fn is_of(&self, field: &Field, input: ImageShape) -> Result<bool, TransformError> {
+        Ok(field.kind() == FieldKind::Fixed(self.crops(input)?.1))
+    }
+
+    /// What one record has: crops first, then the axes of an image.
+    fn crops(&self, input: ImageShape) -> Result<(Dtype, Extents), TransformError> {
+        let BatchShape { image: ImageShape { channels, height, width }, layout, dtype, .. } =
+            self.transformer.batch_shape(self.transformer.output_shape(input)?);
+        let extents = match layout {
+            Layout::Nchw => [self.count, channels, height, width],
+            Layout::Nhwc => [self.count, height, width, channels],
+        };
+        Ok((dtype, Extents::new(&extents)))
     }
 
     /// Writes the crops of an image to this field, the `number`th of all views.
@@ -38,10 +53,9 @@ impl Views {
         row: &mut Row<'_>,
         (chained, last): (&mut ChainScratch, &mut Scratch),
     ) -> Result<(), RecordCause> {
-        let found = self.field(image.shape)?;
-        if found.kind() != row.fields()[field].kind() {
-            let batch = row.fields()[field].to_string();
-            return Err(RecordCause::View { found: found.to_string(), batch });
+        if !self.is_of(&row.fields()[field], image.shape)? {
+            let (found, batch) = (self.field(image.shape)?.to_string(), row.fields()[field].to_string());
+            return Err(RecordCause::View { found, batch });
         }
         let Some(chain) = self.transformer.chain() else { return Ok(()) };
         let random = row.random().fork(OF_VIEWS).fork(number as u64);

@@ -274,6 +274,12 @@ pub enum ConfigError {
     /// The transform is not possible.
     #[error(transparent)]
     Transform(#[from] crate::transform::TransformError),
+    /// A function of rows beside a device that transforms images after it.
+    #[error(
+        "after_transform sees rows before the device transforms them: transform on the host ({})",
+        words("TransformPlace::Host", "--transform-on host", "transform_on=\"host\"")
+    )]
+    RowsOfDevice,
     /// More crops of each image than can be made.
     #[error("the view {name:?}: {fault}")]
     View {

@@ -29,7 +29,8 @@ impl FeedBuilder {
     /// are shares of the classes, too, which a loss may take instead.
     ///
     /// Images are mixed after their transform, in f32, f16 or bf16. A sum is rounded as torch rounds it in
-    /// f32, and once more to 16 bits. Rows that pad a batch are not mixed.
+    /// f32, and once more to 16 bits. Rows that pad a batch are not mixed, and neither are the fields that an
+    /// [`Example`](Self::example) has beside its image: they stay with the image's own record.
     ///
     /// ```
     /// use percolator::transform::Mixing;
@@ -55,14 +56,14 @@ impl FeedBuilder {
         if let Some(mixing) = &spec.mixing {
             mixing.check()?;
             let beside = [
-                ("with targets", spec.target.is_some(), "leave out the mixing, or the targets"),
+                ("with targets".to_owned(), spec.target.is_some(), "leave out the mixing, or the targets"),
                 (
-                    "that a device transforms",
+                    "that a device transforms".to_owned(),
                     spec.transform_on == TransformPlace::Device,
                     "transform them on the host",
                 ),
                 (
-                    "of integers",
+                    format!("of {}", spec.dtype),
                     !matches!(spec.dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16),
                     "make their dtype f32, f16 or bf16",
                 ),

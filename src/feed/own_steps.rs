@@ -11,6 +11,7 @@ use crate::decoder::Decoded;
 use crate::decoder::image_step::ImageStep;
 use crate::record::random::RecordRandom;
 use crate::source::Record;
+use crate::transform::TransformPlace;
 use crate::workers::processor::ChangeRow;
 use percolator_files::caller::words;
 use percolator_image::Planes;
@@ -35,8 +36,9 @@ impl FeedBuilder {
     /// Lets a function make another image of each decoded one, before the transform. It gets the image's
     /// planes (bytes, in the order of [`color`](crate::Transform::color)), random numbers that depend on the
     /// seed and the record alone, and room for the planes of what it makes, whose shape `shape` tells from
-    /// that of the image. It runs on the workers, on many records at a time. What it fails with is the
-    /// record's error. Records of floats are refused.
+    /// that of the image; that room is zeroed. It runs on the workers, on many records at a time, and where a
+    /// feed is built or a batch begins, so it may see a record twice. What it fails with is the record's
+    /// error. Records of floats are refused.
     ///
     /// ```
     /// use percolator::{ColorMode, Feed, Transform};
@@ -60,13 +62,15 @@ impl FeedBuilder {
     ) -> Self {
         let step = ImageStep { shape: Box::new(shape), change: Box::new(change) };
         self.attached.own_steps.of_images = Some(Arc::new(step));
-        self.spec.own_steps = true;
+        self.spec.after_decode = true;
         self
     }
 
-    /// Lets a function change each row once its decoder and transform have written it:
-    /// [`Row::values_mut`](crate::Row::values_mut) has what they wrote. It runs on the workers, on many
-    /// records at a time. What it fails with is the record's error.
+    /// Lets a function change each row once its decoder and transform have written it, and before its batch
+    /// is [mixed](Self::mixing): [`Row::values_mut`](crate::Row::values_mut) has what they wrote. It runs on
+    /// the workers, on many records at a time, and where a feed is built, so it may see a record twice. What
+    /// it fails with is the record's error. Of a padded or ragged field nothing is known but its room: write
+    /// all of it, and set its length. A device that transforms images does so later, and is refused.
     ///
     /// ```
     /// use percolator::Feed;
@@ -84,23 +88,28 @@ impl FeedBuilder {
         change: impl Fn(&Record<'_>, &mut Row<'_>) -> Decoded + Send + Sync + 'static,
     ) -> Self {
         self.attached.own_steps.of_rows = Some(Arc::new(change));
-        self.spec.own_steps = true;
+        self.spec.after_transform = true;
         self
     }
 
     /// Checks that the functions that the spec speaks of are there.
     pub(super) fn check_own_steps(&self) -> Result<(), ConfigError> {
         let OwnSteps { of_images, of_rows } = &self.attached.own_steps;
-        if self.spec.own_steps && of_images.is_none() && of_rows.is_none() {
-            return Err(ConfigError::NotAttached {
+        let missing = |method| {
+            Err(ConfigError::NotAttached {
                 what: "function",
                 name: None,
-                method: words(
-                    ".after_decode(...) or .after_transform(...)",
-                    "a program",
-                    "a program in Rust",
-                ),
-            });
+                method: words(method, "a program", "a program in Rust"),
+            })
+        };
+        if self.spec.after_decode && of_images.is_none() {
+            return missing(".after_decode(...)");
+        }
+        if self.spec.after_transform && of_rows.is_none() {
+            return missing(".after_transform(...)");
+        }
+        if of_rows.is_some() && self.spec.transform_on == TransformPlace::Device {
+            return Err(ConfigError::RowsOfDevice);
         }
         Ok(())
     }

@@ -86,10 +86,13 @@ pub struct FeedSpec {
     /// More [crops](crate::FeedBuilder::views) of each image.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub views: Vec<ViewSpec>,
-    /// Whether a program attaches [functions](crate::FeedBuilder::after_decode) of its own. A feed that is
-    /// made from the spec needs them again.
+    /// Whether a program attaches a function of [images](crate::FeedBuilder::after_decode). A feed that is
+    /// made from the spec needs it again.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "std::ops::Not::not"))]
-    pub own_steps: bool,
+    pub after_decode: bool,
+    /// Whether it attaches one of [rows](crate::FeedBuilder::after_transform).
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "std::ops::Not::not"))]
+    pub after_transform: bool,
     /// Where the transform runs.
     pub transform_on: TransformPlace,
     /// What the second array of a batch is made of.
@@ -125,6 +128,7 @@ pub struct FeedSpec {
 }
 
 /// More crops of each image, in a field of their own.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct ViewSpec {
@@ -345,7 +349,8 @@ impl Default for FeedSpec {
             transform: Transform::new(),
             scaled_decode: None,
             views: Vec::new(),
-            own_steps: false,
+            after_decode: false,
+            after_transform: false,
             transform_on: TransformPlace::Host,
             target: None,
             dtype: Dtype::F32,

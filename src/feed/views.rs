@@ -4,13 +4,13 @@ use super::builder::FeedBuilder;
 use super::config::ConfigError;
 use super::spec::ViewSpec;
 use crate::decoder::views::Views;
-use crate::transform::{Transform, TransformPlace, Transformer};
+use crate::transform::{Transform, Transformer};
 
 impl FeedBuilder {
-    /// Adds a field with `count` more crops of each image, drawn by the operations of `transform`: its shape
-    /// is that of an image of the batch, with the crops before the channels. The image is decoded once, for
-    /// all views and for its own [`transform`](Self::transform), which has operations, too. Each crop has
-    /// random numbers of its own.
+    /// Adds a field with `count` more crops of each image, drawn by the operations of `transform`. A record
+    /// has `count` images of that transform: `[records, count, channels, height, width]`, or `[records,
+    /// count, height, width, channels]`. The image is decoded once, for all views and for the feed's own
+    /// [`transform`](Self::transform), which has operations, too. Each crop has random numbers of its own.
     ///
     /// The crops of DINO, two large ones and eight small ones:
     ///
@@ -47,10 +47,6 @@ impl FeedBuilder {
         let fault = |view: &ViewSpec, fault| ConfigError::View { name: view.name.clone(), fault };
         let of_all = [
             (spec.transform.has_operations(), "the feed's own transform has no operations: give it some"),
-            (
-                spec.transform_on == TransformPlace::Host,
-                "a device transforms the feed's images: let the host",
-            ),
             (spec.mixing.is_none(), "batches are mixed, and views would not be: leave out one of them"),
         ];
         let made = spec.views.iter().map(|view| {

@@ -2,9 +2,9 @@
 //!
 //! Each lane has a prefetcher. This thread takes runs from its reader, gives each record a place in the batch
 //! that is being filled, passes both to the workers, and sends complete batches on to the device and the
-//! consumer, in order. It writes no pixels except to pad a short batch and to mix the images of a complete one,
-//! and moves only the elements of ragged fields, which it makes contiguous then, and the rows of a batch with
-//! bad records.
+//! consumer, in order. It writes no pixels except to pad a short batch and to mix the images of a complete
+//! one. It moves only the elements of ragged fields, which it makes contiguous then, and the rows of a batch
+//! with bad records.
 //! While the consumer holds one batch, the others of the ring are being filled.
 //!
 //! ```text

@@ -46,7 +46,10 @@ pub enum TransformError {
 
     /// Parts of a batch of bytes are to be erased to something else than 0, which is meant for what has been
     /// normalized.
-    #[error("parts of u8 output are erased to 0 alone, found {found:?}; f32, f16 and bf16 output take any")]
+    #[error(
+        "parts of u8 output are erased only to 0, found {}; f32, f16 and bf16 output take any",
+        found.shown()
+    )]
     ErasedBytes {
         /// What they are to become.
         found: ErasedValue,
@@ -107,8 +110,15 @@ pub enum TransformError {
         where_else: &'static str,
     },
 
-    /// Operations, or a normalization, are requested of a record that holds floats.
-    #[error("{what} take images of bytes, found a record of floats")]
+    /// Operations, a normalization or a program's function are requested of a record that holds floats.
+    #[error(
+        "{what} take images of bytes, found a record of floats; {}",
+        words(
+            ".after_transform(...) takes a function of any row",
+            "leave them out",
+            "decode=FUNCTION takes any record"
+        )
+    )]
     OfFloats {
         /// Operations, or normalizations.
         what: &'static str,

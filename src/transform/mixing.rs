@@ -3,6 +3,11 @@
 use crate::record::RecordId;
 use crate::record::random::RecordRandom;
 
+/// The least alpha, below which weights would be 0 or 1 to the last bit, and the greatest, above which all of
+/// them would be a half.
+const ALPHA_MIN: f64 = 0.001;
+const ALPHA_MAX: f64 = 1000.0;
+
 /// Separates a batch's numbers from those of its first record.
 const OF_MIXING: u64 = 0x6d69_7869_6e67_2121;
 
@@ -38,10 +43,10 @@ pub struct Mixing {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MixingError {
     /// There is nothing to do.
-    #[error("a mixing needs mixup, cutmix or both: give the alpha of one")]
+    #[error("mixing: neither mixup nor cutmix is set: give the alpha of one")]
     Nothing,
     /// A number outside its range.
-    #[error("{what} of a mixing is {found}; it must be {allowed}")]
+    #[error("mixing: {what} is {found}; it must be {allowed}")]
     Number {
         /// Which number.
         what: &'static str,
@@ -51,10 +56,10 @@ pub enum MixingError {
         allowed: &'static str,
     },
     /// A feed whose batches cannot be mixed.
-    #[error("batches {of} cannot be mixed: {instead}")]
+    #[error("mixing: batches {of} cannot be mixed: {instead}")]
     Of {
         /// Which batches.
-        of: &'static str,
+        of: String,
         /// What to do.
         instead: &'static str,
     },
@@ -116,8 +121,8 @@ impl Mixing {
             return Err(MixingError::Nothing);
         }
         for (what, alpha) in [("the alpha of mixup", self.mixup), ("the alpha of cutmix", self.cutmix)] {
-            if let Some(found) = alpha.filter(|alpha| !(*alpha > 0.0 && alpha.is_finite())) {
-                return Err(MixingError::Number { what, found, allowed: "above 0, and finite" });
+            if let Some(found) = alpha.filter(|alpha| !(ALPHA_MIN..=ALPHA_MAX).contains(alpha)) {
+                return Err(MixingError::Number { what, found, allowed: "from 0.001 to 1000" });
             }
         }
         let found = self.probability;
@@ -230,7 +235,7 @@ mod tests {
     #[test]
     fn what_cannot_be_mixed_is_refused() {
         let alpha =
-            |found| MixingError::Number { what: "the alpha of mixup", found, allowed: "above 0, and finite" };
+            |found| MixingError::Number { what: "the alpha of mixup", found, allowed: "from 0.001 to 1000" };
         assert_eq!(Mixing::new().check(), Err(MixingError::Nothing));
         assert_eq!(Mixing::new().mixup(0.0).check(), Err(alpha(0.0)));
         assert_eq!(Mixing::new().mixup(f64::INFINITY).check(), Err(alpha(f64::INFINITY)));

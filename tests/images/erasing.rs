@@ -139,7 +139,7 @@ fn bytes_are_erased_to_zeros_alone() {
         let feed = white(&erasing(value)).dtype(dtype);
         feed.build().map(drop).map_err(|error| error.to_string())
     };
-    let words = "u8 output are erased to 0 alone, found Random; f32, f16 and bf16 output take any";
+    let words = "u8 output are erased only to 0, found random; f32, f16 and bf16 output take any";
     assert!(refused(ErasedValue::Random, Dtype::U8).unwrap_err().contains(words));
     assert!(refused(ErasedValue::Constant(vec![3.0]), Dtype::U8).is_err());
     assert_eq!(refused(ErasedValue::Constant(vec![0.0]), Dtype::U8), Ok(()));

@@ -162,16 +162,19 @@ fn what_cannot_be_mixed_is_refused_before_the_first_batch() {
     let floats = MemorySource::new("floats", vec![(key(0), float_datum(1, 1, 1, 0, vec![1.0]))]);
     let raw = Feed::builder().source(images(3)).decoder(RawBytes::up_to(999));
     for (found, words) in [
-        (refused(feed().mixing(Mixing::new())), "a mixing needs mixup, cutmix or both"),
+        (refused(feed().mixing(Mixing::new())), "mixing: neither mixup nor cutmix is set"),
         (
             refused(feed().mixing(mixing().cutmix(-1.0))),
-            "the alpha of cutmix of a mixing is -1; it must be above 0",
+            "mixing: the alpha of cutmix is -1; it must be from 0.001 to 1000",
         ),
         (
             refused(feed().mixing(mixing().probability(2.0))),
-            "the probability of a mixing is 2; it must be from 0 to 1",
+            "mixing: the probability is 2; it must be from 0 to 1",
         ),
-        (refused(feed().mixing(mixing()).dtype(Dtype::U8)), "batches of integers cannot be mixed"),
+        (
+            refused(feed().mixing(mixing()).dtype(Dtype::U8)),
+            "batches of u8 cannot be mixed: make their dtype f32",
+        ),
         (
             refused(feed().mixing(mixing()).transform_on(TransformPlace::Device)),
             "batches that a device transforms cannot be mixed: transform them on the host",

@@ -4,7 +4,7 @@
 
 use percolator::batch::ImageShape;
 use percolator::decoder::{Decoded, Planes, RecordRandom};
-use percolator::transform::Operation;
+use percolator::transform::{Operation, TransformPlace};
 use percolator::{ColorMode, DecodeFailure, Dtype, Feed, FeedBuilder, RawBytes, Transform};
 
 use crate::common::source::MemorySource;
@@ -64,8 +64,13 @@ fn a_function_that_changes_nothing_changes_nothing() {
         let whole = feed(transform.clone()).after_decode(|shape| shape, same);
         assert!(pixels(whole) == pixels(feed(transform)));
     }
+    let second = |feed: FeedBuilder| -> Vec<u8> {
+        let mut feed = feed.build().unwrap();
+        let lane = feed.take_lanes().unwrap().remove(0);
+        lane.flat_map(|batch| batch.unwrap().get::<u8>("second").unwrap().to_vec()).collect()
+    };
     let views = || feed(operations()).views("second", 2, operations().color(ColorMode::Rgb));
-    assert!(pixels(views().after_decode(|shape| shape, same)) == pixels(views()));
+    assert!(second(views().after_decode(|shape| shape, same)) == second(views()));
 }
 
 #[test]
@@ -148,7 +153,15 @@ fn what_a_function_fails_with_is_the_records_error() {
 #[test]
 fn a_spec_says_that_functions_are_missing() {
     let spec = feed(crop()).after_transform(|_, _| Ok(())).spec().clone();
-    assert!(serde_json::to_string(&spec).unwrap().contains(r#""own_steps":true"#));
-    let found = FeedBuilder::from(spec).build().unwrap_err().to_string();
+    assert!(serde_json::to_string(&spec).unwrap().contains(r#""after_transform":true"#));
+    let found = FeedBuilder::from(spec.clone()).build().unwrap_err().to_string();
     assert!(found.contains("function") && found.contains(".after_transform(...)"), "{found}");
+    let other = FeedBuilder::from(spec).after_decode(|shape| shape, same).build().unwrap_err().to_string();
+    assert!(other.contains(".after_transform(...)"), "{other}");
+    let device = feed(crop()).after_transform(|_, _| Ok(())).transform_on(TransformPlace::Device);
+    let found = device.build().unwrap_err().to_string();
+    assert!(found.contains("after_transform sees rows before the device transforms them"), "{found}");
+    let huge = |shape: ImageShape| ImageShape { height: usize::MAX, ..shape };
+    let found = feed(crop()).after_decode(huge, same).build().unwrap_err().to_string();
+    assert!(found.contains("the program's function makes one of"), "{found}");
 }

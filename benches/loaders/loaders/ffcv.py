@@ -12,6 +12,10 @@ from . import CROP, IMAGENET_MEAN, IMAGENET_STD, MEAN, SIDE
 AREA = {"jpeg": 500 * 375, "raw": 256 * 256}
 
 
+def of_channels(values):
+    return torch.from_numpy(numpy.array(values, numpy.float32)).view(1, 3, 1, 1)
+
+
 def batches(data, job, batch, workers):
     if job == "imagenet":
         crop = {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)}
@@ -26,9 +30,6 @@ def batches(data, job, batch, workers):
     loader = Loader(
         str(data / "images.beton"), batch_size=batch, num_workers=workers, order=OrderOption.RANDOM,
         drop_last=True, os_cache=True, pipelines={"image": images, "label": labels})
-    def of_channels(values):
-        return torch.from_numpy(numpy.array(values, numpy.float32)).view(1, 3, 1, 1)
-
     is_divided = job == "imagenet"
     means = 255 * of_channels(IMAGENET_MEAN) if is_divided else of_channels(MEAN)
     factors = 1 / (255 * of_channels(IMAGENET_STD))

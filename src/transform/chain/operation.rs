@@ -304,7 +304,7 @@ pub enum Operation {
         /// How pixels are found that move; bilinear or bicubic at random if nothing is said.
         #[cfg_attr(feature = "serde", serde(default))]
         filter: Option<WarpFilter>,
-        /// What comes in from outside.
+        /// What comes in from outside: ImageNet's mean colour if nothing is said. Grey images need one level.
         #[cfg_attr(feature = "serde", serde(default = "mean_colour"))]
         fill: Vec<u8>,
     },
@@ -367,6 +367,17 @@ pub enum ErasedValue {
     Random,
     /// A colour: for each channel, one such number.
     RandomColor,
+}
+
+impl ErasedValue {
+    /// As in a spec.
+    pub(in crate::transform) fn shown(&self) -> String {
+        match self {
+            ErasedValue::Constant(values) => format!("{values:?}"),
+            ErasedValue::Random => "random".to_owned(),
+            ErasedValue::RandomColor => "random_color".to_owned(),
+        }
+    }
 }
 
 impl Default for ErasedValue {

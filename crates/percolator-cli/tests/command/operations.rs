@@ -133,9 +133,9 @@ fn batches_are_mixed_by_options() {
     let (code, said) = feed(&["--mixup", "0.2", "--cutmix", "1", "--soft-labels", "10000"]);
     assert_eq!(code, Some(0), "{said}");
     for (args, words) in [
-        (["--mixup", "0"], "the alpha of mixup of a mixing is 0; it must be above 0, and finite"),
+        (["--mixup", "0"], "mixing: the alpha of mixup is 0; it must be from 0.001 to 1000"),
         (["--soft-labels", "0"], "soft_labels is 0"),
-        (["--soft-labels", "1"], "--soft-labels"),
+        (["--soft-labels", "1"], "soft labels are of 1 classes"),
     ] {
         let (code, said) = feed(&args);
         assert!(code != Some(0) && said.contains(words), "{said}");

@@ -190,8 +190,8 @@ impl Pixels {
         Pixels { width, height, rgb }
     }
 
-    /// Puts pictures on a white sheet, row by row, each in the middle of a square cell that it fits into, with
-    /// `gap` pixels around it.
+    /// Puts pictures on a white sheet, row by row, each in the middle of a square cell that it fits into,
+    /// with `gap` pixels around it.
     ///
     /// # Panics
     ///

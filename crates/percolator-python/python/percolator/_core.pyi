@@ -99,6 +99,7 @@ class _LoaderOptions(_TransformOptions, total=False):
     soft_labels: int | None
     mixup: float | None
     cutmix: float | None
+    mix_probability: float | None
     target: dict[str, Any] | None
     phase: str | None
     layer: str | None
@@ -174,9 +175,9 @@ class Feed:
       in a list; `root`, `access`, `log_gaps`, `index`
     - images: `recipe`, `color`, `operations` and those that have keywords of their own (`Transform` lists
       them), `mean`, `std`; Caffe's `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `resize`,
-      `scaled_decode`; or a `transform` of all these; `views`, `mixup`, `cutmix`; `transform_on`, `dtype`,
-      `layout`, `labels_i64`, `soft_labels`, `target`, `phase`, `layer`. Pixels are in the order BGR, as in
-      OpenCV and Caffe, unless `color` is `"rgb"` or `"upright"`
+      `scaled_decode`; or a `transform` of all these; `views`, `mixup`, `cutmix`, `mix_probability`;
+      `transform_on`, `dtype`, `layout`, `labels_i64`, `soft_labels`, `target`, `phase`, `layer`. Pixels are
+      in the order BGR, as in OpenCV and Caffe, unless `color` is `"rgb"` or `"upright"`
     - `tf.train.Example`s: `fields`, `image`
     - a function of a record that returns a dict of its fields: `decode`, `decode_fields`. Its calls come one
       after the other, on several threads, unless `decode_overlaps=True`

@@ -63,7 +63,7 @@ class DataLoader:
     """Iterates over a data set, epoch by epoch; each ``iter()`` is one epoch.
 
     Pixels are in the order **BGR**, as OpenCV and Caffe have them, and so are ``mean_values``, unless
-    ``color="rgb"`` or a ``recipe`` says otherwise.
+    ``color="rgb"``, ``color="upright"`` or a ``recipe`` says otherwise.
 
     A drop-in for ``torch.utils.data.DataLoader`` in a loop, with the state of torchdata's
     ``StatefulDataLoader``. It takes the keywords of `Feed` except ``epochs`` and ``once``, and these:

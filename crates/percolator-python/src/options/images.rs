@@ -49,6 +49,9 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
         let mixing = mixup.map_or(mixing, |alpha| mixing.mixup(alpha));
         spec.mixing = Some(cutmix.map_or(mixing, |alpha| mixing.cutmix(alpha)));
     }
+    if let Some(probability) = keywords.take::<f64>("mix_probability")? {
+        spec.mixing = Some(spec.mixing.unwrap_or_default().probability(probability));
+    }
     if let Some(target) = keywords.object("target") {
         spec.target = Some(json::part_of("target", &target)?);
     }

@@ -58,7 +58,7 @@ impl DataRoot {
         if let DecoderSpec::Attached = spec.decoder {
             return Err(refused("a decoder of a program's own cannot be sent to a server"));
         }
-        if spec.own_steps {
+        if spec.after_decode || spec.after_transform {
             return Err(refused("a program's own functions on images and rows cannot be sent to a server"));
         }
         if spec.bad_records.quarantine.is_some() {
@@ -416,7 +416,7 @@ mod tests {
         };
         assert!(spec_with(&|spec| spec.devices = vec!["cuda:0".into()]).contains("names \"cuda:0\""));
         assert!(spec_with(&|spec| spec.decoder = DecoderSpec::Attached).contains("a decoder"));
-        assert!(spec_with(&|spec| spec.own_steps = true).contains("own functions"));
+        assert!(spec_with(&|spec| spec.after_decode = true).contains("own functions"));
         assert!(spec_with(&|spec| spec.transform_on = TransformPlace::Device).contains("transform_on"));
         assert!(
             spec_with(&|spec| spec.sources = vec![SourceSpec::Attached { path: "x".into() }])
