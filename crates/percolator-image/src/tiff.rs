@@ -22,7 +22,7 @@
 use std::io::{self, Read, Seek, SeekFrom};
 
 use ::tiff::TiffError;
-use ::tiff::decoder::{Decoder, Limits};
+use ::tiff::decoder::{ChunkType, Decoder, Limits};
 use ::tiff::tags::Tag;
 
 use super::exif::Orientation;
@@ -31,6 +31,11 @@ use super::still::{Outline, Pixels, Still, guarded, unpacked};
 use super::{ColorMode, DecodeError, room};
 
 const FORMAT: &str = "TIFF";
+
+/// The strips or tiles that any file may have, and the samples that a further one takes: to unpack one takes
+/// time and memory however small it is.
+const PARTS_MAX: usize = 1 << 16;
+const BYTES_PER_PART: usize = 4096;
 
 /// What the samples of a pixel are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +68,8 @@ pub(super) struct TiffFile<'a> {
     /// Red, green and blue of the palette.
     palette: Vec<[u16; 3]>,
     turn: Orientation,
+    /// The most bytes that a byte of data unpacks to.
+    per_byte: usize,
     least: usize,
     bytes: usize,
 }
@@ -89,6 +96,8 @@ impl<'a> Still<'a> for TiffFile<'a> {
     }
 
     fn pixels(mut self, color: ColorMode, out: &mut Vec<u8>) -> Result<Pixels, DecodeError> {
+        let parts = guarded(FORMAT, || self.parts())?;
+        self.decoder.inner().limit_to(parts);
         let count = self.height.saturating_mul(self.width);
         let samples = self.kind.samples();
         let stored = self.row_bytes().saturating_mul(self.height).saturating_mul(self.planes());
@@ -171,6 +180,7 @@ impl<'a> TiffFile<'a> {
             is_planar: layout == 2 && samples > 1,
             palette,
             turn,
+            per_byte,
             least: 0,
             bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
         };
@@ -179,10 +189,57 @@ impl<'a> TiffFile<'a> {
         Ok(tiff)
     }
 
+    /// The lengths of the strips' or tiles' data, in the order in which the crate reads them.
+    ///
+    /// A file may state tiles that are far larger than its image, all of the same data: the crate unpacks each
+    /// to its end. So each by itself must be long enough for what it unpacks to.
+    fn parts(&mut self) -> Result<Vec<usize>, DecodeError> {
+        let is_tiled = self.decoder.get_chunk_type() == ChunkType::Tile;
+        let (name, places, lengths) = if is_tiled {
+            ("tile", Tag::TileOffsets, Tag::TileByteCounts)
+        } else {
+            ("strip", Tag::StripOffsets, Tag::StripByteCounts)
+        };
+        let mut numbers = |tag| {
+            let numbers = self.decoder.find_tag_unsigned_vec::<u64>(tag).map_err(of_library)?;
+            Ok(numbers.unwrap_or_default())
+        };
+        let (places, lengths) = (numbers(places)?, numbers(lengths)?);
+        let stored = self.row_bytes().saturating_mul(self.height).saturating_mul(self.planes());
+        if lengths.len() > PARTS_MAX.saturating_add(stored / BYTES_PER_PART) {
+            let found = format!("{} {name}s for {stored} bytes of samples", lengths.len());
+            let allowed = "65,536, and one more for each 4 KiB of samples";
+            return Err(DecodeError::Unsupported { format: FORMAT, found, allowed });
+        }
+        let (width, most_rows) = self.decoder.chunk_dimensions();
+        let row_bytes = self.samples_bytes(width as usize);
+        for ((at, &length), &place) in (0..).zip(&lengths).zip(&places) {
+            // The last strip may be shorter, and a tile never.
+            let rows = if is_tiled { most_rows } else { self.decoder.chunk_data_dimensions(at).1 };
+            let wanted = row_bytes.saturating_mul(rows as usize).div_ceil(self.per_byte);
+            if (wanted as u64) > length {
+                let found =
+                    format!("a {name} of {length} bytes: its {rows}x{width} pixels take {wanted} at least");
+                let offset = usize::try_from(place).unwrap_or(usize::MAX);
+                return Err(DecodeError::Damaged { format: FORMAT, offset, found });
+            }
+        }
+        let planes = self.planes();
+        let in_plane = lengths.len().checked_div(planes).unwrap_or(0);
+        let in_order =
+            (0..in_plane).flat_map(|at| lengths.iter().skip(at).step_by(in_plane.max(1)).take(planes));
+        Ok(in_order.map(|&length| usize::try_from(length).unwrap_or(usize::MAX)).collect())
+    }
+
     /// The length of a row of samples: of one plane, if planes are apart.
     fn row_bytes(&self) -> usize {
+        self.samples_bytes(self.width)
+    }
+
+    /// The length of the samples of so many pixels of a row.
+    fn samples_bytes(&self, width: usize) -> usize {
         let samples = if self.is_planar { 1 } else { self.kind.samples() };
-        self.width.saturating_mul(samples).saturating_mul(self.bits.into()).div_ceil(8)
+        width.saturating_mul(samples).saturating_mul(self.bits.into()).div_ceil(8)
     }
 
     fn planes(&self) -> usize {
@@ -359,6 +416,10 @@ struct Relabelled<'a> {
     /// Where two bytes are others, and which.
     label_at: usize,
     label: [u8; 2],
+    /// The lengths of what is read next: each after a jump to where it starts.
+    parts: std::vec::IntoIter<usize>,
+    /// Where what is read ends.
+    end: usize,
 }
 
 impl<'a> Relabelled<'a> {
@@ -394,7 +455,14 @@ impl<'a> Relabelled<'a> {
             return Err(DecodeError::Damaged { format: FORMAT, offset: start, found });
         };
         let label = if numbers.is_little { BLACK_IS_ZERO.to_le_bytes() } else { BLACK_IS_ZERO.to_be_bytes() };
-        Ok((Self { file, at: 0, label_at, label }, space))
+        let (parts, end) = (Vec::new().into_iter(), file.len());
+        Ok((Self { file, at: 0, label_at, label, parts, end }, space))
+    }
+
+    /// From now on, each jump leads to the next of these parts, and nothing is read beyond its end: the crate
+    /// unpacks some from wherever they start to wherever their codes end.
+    fn limit_to(&mut self, parts: Vec<usize>) {
+        self.parts = parts.into_iter();
     }
 }
 
@@ -445,7 +513,7 @@ impl Stored<'_> {
 
 impl Read for Relabelled<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let rest = self.file.get(self.at..).unwrap_or_default();
+        let rest = self.file.get(self.at..self.end).unwrap_or_default();
         let len = rest.len().min(buffer.len());
         let read = buffer.get_mut(..len).zip(rest.get(..len));
         read.into_iter().for_each(|(to, from)| to.copy_from_slice(from));
@@ -468,6 +536,9 @@ impl Seek for Relabelled<'_> {
         };
         let to = to.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         self.at = usize::try_from(to).unwrap_or(usize::MAX);
+        if let Some(len) = self.parts.next() {
+            self.end = self.at.saturating_add(len).min(self.file.len());
+        }
         Ok(to)
     }
 }
