@@ -437,6 +437,12 @@ impl<'a> Relabelled<'a> {
             let (tag, kind) = (numbers.short(at)?, numbers.short(at.saturating_add(2))?);
             let values = numbers.number(at.saturating_add(4), offset_len)?;
             let place = at.saturating_add(4).saturating_add(offset_len);
+            // Of such an entry the crate skips 8 bytes, so in a file with offsets of 64 bits it would take the
+            // rest of it for the next.
+            if is_big && !matches!(kind, 1..=13 | 16..=18) {
+                let found = format!("an entry of the type {kind}: allowed are 1 to 13 and 16 to 18");
+                return Err(DecodeError::Damaged { format: FORMAT, offset: at, found });
+            }
             let bytes = values.saturating_mul(bytes_of(kind));
             // The crate makes room for as many values as an entry claims.
             if bytes > offset_len {
@@ -445,8 +451,10 @@ impl<'a> Relabelled<'a> {
                     return Err(numbers.truncated());
                 }
             }
-            if tag == PHOTOMETRIC && kind == SHORT {
-                found = Some((place, numbers.short(place)?));
+            // The last of one tag counts.
+            if tag == PHOTOMETRIC {
+                let is_one = kind == SHORT && values == 1;
+                found = if is_one { Some((place, numbers.short(place)?)) } else { None };
             }
             at = at.saturating_add(entry_len);
         }

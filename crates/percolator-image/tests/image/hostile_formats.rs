@@ -106,3 +106,39 @@ fn more_strips_than_any_image_needs_are_an_error() {
     assert!(matches!(error, DecodeError::Unsupported { format: "TIFF", .. }), "{error}");
     assert!(error.to_string().contains("1048576 strips"), "{error}");
 }
+
+/// The crate skips a part of such an entry, and would then read another directory than was checked.
+#[test]
+fn an_entry_of_an_unknown_type_in_a_tiff_of_64_bits_is_an_error() {
+    let file = include_bytes!("../data/formats/offsets_64.tif");
+    let directory = usize::try_from(u64::from_le_bytes(*file[8..].first_chunk().unwrap())).unwrap();
+    for kind in [0_u8, 14, 15, 19, 200] {
+        let mut odd = file.to_vec();
+        // Of the last entry, which is not read for the pixels.
+        let at = directory + 8 + 20 * (usize::from(odd[directory]) - 1);
+        odd[at + 2] = kind;
+        let error = decode(&odd).unwrap_err();
+        let refused = matches!(error, DecodeError::Damaged { format: "TIFF", offset, .. } if offset == at);
+        assert!(refused && error.to_string().contains("of the type"), "{kind}: {error}");
+    }
+}
+
+/// The last entry of a tag counts, and only a plain one can be shown as grey to the crate.
+#[test]
+fn a_colour_space_that_is_stated_again_in_another_way_is_an_error() {
+    let strip = |spaces: &[(u16, Values)]| {
+        let mut entries = grey(1, 1);
+        entries.pop();
+        entries.extend(spaces.iter().map(|(tag, values)| match values {
+            Values::One(value) => (*tag, Values::One(*value)),
+            Values::Longs(values) => (*tag, Values::Longs(values.clone())),
+        }));
+        let data = packed(1);
+        entries.push((273, Values::One(8)));
+        entries.push((279, Values::One(u32::try_from(data.len()).unwrap())));
+        tiff(&data, &entries)
+    };
+    assert_eq!(decode(&strip(&[(262, Values::One(1))])), Ok(vec![0]));
+    let error = decode(&strip(&[(262, Values::One(1)), (262, Values::Longs(vec![2]))])).unwrap_err();
+    assert!(matches!(error, DecodeError::Damaged { format: "TIFF", .. }), "{error}");
+}
