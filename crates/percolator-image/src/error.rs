@@ -50,7 +50,7 @@ pub enum DecodeError {
         /// What is there, and what should be.
         found: String,
     },
-    /// The library that reads the format failed.
+    /// The library that reads the format failed, and does not say where. Its panic is such a failure, too.
     #[error("Could not decode datum: the {format} file is damaged: {message}")]
     Library {
         /// The format's name.

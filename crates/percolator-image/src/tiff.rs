@@ -21,9 +21,9 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use ::tiff::TiffError;
 use ::tiff::decoder::{ChunkType, Decoder, Limits};
 use ::tiff::tags::Tag;
+use ::tiff::{TiffError, TiffUnsupportedError};
 
 use super::exif::Orientation;
 use super::luma::Luma;
@@ -143,6 +143,7 @@ impl<'a> Still<'a> for TiffFile<'a> {
 impl<'a> TiffFile<'a> {
     fn read_tags(file: &'a [u8]) -> Result<Self, DecodeError> {
         let (reader, photometric) = Relabelled::new(file)?;
+        let directory = reader.directory;
         let mut decoder = Decoder::new(reader).map_err(of_library)?;
         let mut limits = Limits::default();
         limits.ifd_value_size = file.len();
@@ -159,6 +160,12 @@ impl<'a> TiffFile<'a> {
         let (packing, layout) = (number(Tag::Compression, 1)?, number(Tag::PlanarConfiguration, 1)?);
         let (format, extra) = (number(Tag::SampleFormat, 1)?, number(Tag::ExtraSamples, 0)?);
         let turn = Orientation::from_exif(number(Tag::Orientation, 1)?);
+        // The crate does not look at it, and would read each byte in the other order.
+        if number(Tag::FillOrder, 1)? == 2 {
+            let found = "bytes that are filled from their lowest bit on".to_owned();
+            let allowed = "those filled from the highest";
+            return Err(DecodeError::Unsupported { format: FORMAT, found, allowed });
+        }
         let per_byte = expansion(packing)?;
         let kind = Meaning::new(photometric, samples, bits, format, extra)?;
         let palette = if kind == Meaning::Palette { palette(&mut decoder, bits)? } else { Vec::new() };
@@ -168,8 +175,8 @@ impl<'a> TiffFile<'a> {
             bytes = counts.iter().flatten().fold(bytes, |sum, &count| sum.saturating_add(count));
         }
         if bytes > file.len() as u64 {
-            let message = format!("its strips have {bytes} bytes, and the file {}", file.len());
-            return Err(DecodeError::Library { format: FORMAT, message });
+            let found = format!("a directory whose strips or tiles have {bytes} of {} bytes", file.len());
+            return Err(DecodeError::Damaged { format: FORMAT, offset: directory, found });
         }
         let mut tiff = Self {
             decoder,
@@ -191,8 +198,8 @@ impl<'a> TiffFile<'a> {
 
     /// The lengths of the strips' or tiles' data, in the order in which the crate reads them.
     ///
-    /// A file may state tiles that are far larger than its image, all of the same data: the crate unpacks each
-    /// to its end. So each by itself must be long enough for what it unpacks to.
+    /// A file may state tiles that are far larger than its image, all of the same data: the crate unpacks
+    /// each to its end. So each by itself must be long enough for what it unpacks to.
     fn parts(&mut self) -> Result<Vec<usize>, DecodeError> {
         let is_tiled = self.decoder.get_chunk_type() == ChunkType::Tile;
         let (name, places, lengths) = if is_tiled {
@@ -226,9 +233,11 @@ impl<'a> TiffFile<'a> {
         }
         let planes = self.planes();
         let in_plane = lengths.len().checked_div(planes).unwrap_or(0);
-        let in_order =
-            (0..in_plane).flat_map(|at| lengths.iter().skip(at).step_by(in_plane.max(1)).take(planes));
-        Ok(in_order.map(|&length| usize::try_from(length).unwrap_or(usize::MAX)).collect())
+        let of_planes = |at| lengths.iter().skip(at).step_by(in_plane.max(1)).take(planes);
+        Ok((0..in_plane)
+            .flat_map(of_planes)
+            .map(|&length| usize::try_from(length).unwrap_or(usize::MAX))
+            .collect())
     }
 
     /// The length of a row of samples: of one plane, if planes are apart.
@@ -402,8 +411,9 @@ fn palette(decoder: &mut Decoder<Relabelled<'_>>, bits: u16) -> Result<Vec<[u16;
     let levels = decoder.find_tag_unsigned_vec::<u16>(Tag::ColorMap).map_err(of_library)?.unwrap_or_default();
     let len = 1_usize << bits;
     if levels.len() != len.saturating_mul(3) {
-        let message = format!("its palette has {} levels, and {bits} bits take 3 times {len}", levels.len());
-        return Err(DecodeError::Library { format: FORMAT, message });
+        let levels = levels.len();
+        let found = format!("a directory whose palette has {levels} levels: {bits} bits take 3 times {len}");
+        return Err(DecodeError::Damaged { format: FORMAT, offset: decoder.inner().directory, found });
     }
     let channel = |at: usize| levels.iter().skip(at.saturating_mul(len)).copied();
     Ok(channel(0).zip(channel(1)).zip(channel(2)).map(|((red, green), blue)| [red, green, blue]).collect())
@@ -416,6 +426,8 @@ struct Relabelled<'a> {
     /// Where two bytes are others, and which.
     label_at: usize,
     label: [u8; 2],
+    /// Where the first directory is.
+    directory: usize,
     /// The lengths of what is read next: each after a jump to where it starts.
     parts: std::vec::IntoIter<usize>,
     /// Where what is read ends.
@@ -437,8 +449,8 @@ impl<'a> Relabelled<'a> {
             let (tag, kind) = (numbers.short(at)?, numbers.short(at.saturating_add(2))?);
             let values = numbers.number(at.saturating_add(4), offset_len)?;
             let place = at.saturating_add(4).saturating_add(offset_len);
-            // Of such an entry the crate skips 8 bytes, so in a file with offsets of 64 bits it would take the
-            // rest of it for the next.
+            // Of such an entry the crate skips 8 bytes, so in a file with offsets of 64 bits it would take
+            // the rest of it for the next.
             if is_big && !matches!(kind, 1..=13 | 16..=18) {
                 let found = format!("an entry of the type {kind}: allowed are 1 to 13 and 16 to 18");
                 return Err(DecodeError::Damaged { format: FORMAT, offset: at, found });
@@ -464,7 +476,7 @@ impl<'a> Relabelled<'a> {
         };
         let label = if numbers.is_little { BLACK_IS_ZERO.to_le_bytes() } else { BLACK_IS_ZERO.to_be_bytes() };
         let (parts, end) = (Vec::new().into_iter(), file.len());
-        Ok((Self { file, at: 0, label_at, label, parts, end }, space))
+        Ok((Self { file, at: 0, label_at, label, directory: start, parts, end }, space))
     }
 
     /// From now on, each jump leads to the next of these parts, and nothing is read beyond its end: the crate
@@ -480,10 +492,12 @@ const SHORT: u16 = 3;
 const BLACK_IS_ZERO: u16 = 1;
 
 /// The tags whose values are read, here or by the crate.
-const READ_TAGS: [u16; 21] =
-    [256, 257, 258, 259, 262, 273, 274, 277, 278, 279, 284, 317, 320, 322, 323, 324, 325, 338, 339, 347, 530];
+const READ_TAGS: [u16; 22] = [
+    256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 284, 317, 320, 322, 323, 324, 325, 338, 339, 347,
+    530,
+];
 
-/// The length of a value of this type; the longest for one that is not known.
+/// The length of a value of this type: for an unknown one, the most that any has.
 fn bytes_of(kind: u16) -> usize {
     match kind {
         1 | 2 | 6 | 7 => 1,
@@ -551,11 +565,26 @@ impl Seek for Relabelled<'_> {
     }
 }
 
+/// The error of what the crate does not read, in plain words.
+fn unsupported(found: &TiffUnsupportedError) -> DecodeError {
+    let found = match found {
+        TiffUnsupportedError::HorizontalPredictor(_) => "differences of samples of less than 8 bits",
+        TiffUnsupportedError::FloatingPointPredictor(_) => "differences of floats",
+        TiffUnsupportedError::MisalignedTileBoundaries => "tiles whose rows are not of whole bytes",
+        TiffUnsupportedError::InconsistentBitsPerSample(_) => "samples of different lengths",
+        TiffUnsupportedError::UnsupportedSampleFormat(_) => "samples of different kinds",
+        _ => "a feature that is not read",
+    };
+    let allowed = "samples that are all alike, differences of numbers of 8 or 16 bits, and tiles whose rows \
+                   are of whole bytes";
+    DecodeError::Unsupported { format: FORMAT, found: found.to_owned(), allowed }
+}
+
 /// The error in plain words: the crate's name its own types.
 fn of_library(error: TiffError) -> DecodeError {
     let message = match error {
         TiffError::FormatError(_) => "its directory makes no sense",
-        TiffError::UnsupportedError(_) => "it is of a kind that is not read",
+        TiffError::UnsupportedError(found) => return unsupported(&found),
         TiffError::IoError(error) if error.kind() == io::ErrorKind::UnexpectedEof => "it ends early",
         TiffError::IoError(_) => "its packed samples make no sense",
         TiffError::LimitsExceeded | TiffError::IntSizeError => "it claims more than it can hold",

@@ -181,6 +181,22 @@ fn an_entry_of_a_tiff_whose_values_lie_outside_is_an_error() {
     }
 }
 
+/// Little-endian files of offsets of 32 bits have their first directory at byte 8.
+#[test]
+fn what_is_wrong_with_a_directory_of_a_tiff_is_said_with_its_place() {
+    for (name, tag, at, value, said) in [
+        ("palette_1.tif", 320_u16, 4, 5, "a directory whose palette has 5 levels: 1 bits take 3 times 2"),
+        ("grey_8_1.tif", 279, 8, 0xffff, "a directory whose strips or tiles have 65535 of"),
+    ] {
+        let mut file = file(name);
+        let entry = file.windows(2).position(|found| found == tag.to_le_bytes()).unwrap();
+        file[entry + at..entry + at + 2].copy_from_slice(&u16::to_le_bytes(value));
+        let error = decode(&file, ColorMode::Color).unwrap_err();
+        assert!(matches!(error, DecodeError::Damaged { format: "TIFF", offset: 8, .. }), "{error}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
 #[test]
 fn images_without_pixels_or_with_too_many_are_an_error() {
     for file in [
@@ -204,6 +220,20 @@ fn what_a_format_has_and_is_not_read_is_named() {
         fax[packing] = method;
         let error = decode(&fax, ColorMode::Color).unwrap_err().to_string();
         assert!(error.contains(said) && error.contains("PackBits, LZW or deflate"), "{error}");
+    }
+    for (name, tag, value, said) in [
+        ("grey_1_1.tif", 266_u16, 2, "bytes that are filled from their lowest bit on: allowed are those"),
+        ("grey_4_1.tif", 317, 2, "differences of samples of less than 8 bits: allowed are"),
+        ("grey_8_1.tif", 317, 3, "differences of floats: allowed are"),
+    ] {
+        let mut file = file(name);
+        // In the place of the entry that says that there is one sample a pixel.
+        let entry = file.windows(4).position(|tag| tag == [21, 1, 3, 0]).unwrap();
+        file[entry..entry + 2].copy_from_slice(&tag.to_le_bytes());
+        file[entry + 8] = value;
+        let error = decode(&file, ColorMode::Rgb).unwrap_err();
+        assert!(matches!(error, DecodeError::Unsupported { format: "TIFF", .. }), "{error}");
+        assert!(error.to_string().contains(said), "{error}");
     }
     let mut packed = file("24.bmp");
     for (method, said) in [(4, "a JPEG or PNG inside"), (9, "24 bits a pixel, packed by method 9")] {
