@@ -38,8 +38,8 @@
 //! image. A file that claims to be larger than it can be cannot make either allocate more: its claims are
 //! checked against what its number of bytes can hold. A byte of a JPEG is at most 512 pixels. A byte of a PNG
 //! is at most 1032 bytes of samples, which are 8256 pixels of one-bit samples. A lossless WebP, a GIF and a
-//! BMP of runs can say with a few bytes that an image is blank: such a file may have 2^22 pixels, and 8256
-//! more for each of its bytes. A pixel takes at most [`PIXEL_BYTES_MAX`] bytes, with a JPEG's pixels counted
+//! BMP of runs can say with a few bytes that an image is blank: such a file may claim 2^22 pixels, plus 8,256
+//! for each of its bytes. A pixel takes at most [`PIXEL_BYTES_MAX`] bytes, with a JPEG's pixels counted
 //! in whole groups of blocks ([`file_pixels`]):
 //!
 //! | of a pixel | progressive JPEG | other JPEG | PNG of 8 bits, native | PNG of 16 bits | WebP | others |
@@ -60,7 +60,8 @@
 //!
 //! Not counted is what does not grow with the pixels: the data of a JPEG's scan, or of a WebP's image, of
 //! which at most the file's length is copied; 16 MB that the crate `image-webp` allows for a part of such
-//! data; 32 times the values of a TIFF's directory, which lie in the file; 40 KB of tables and blocks to read
+//! data, and its tables of codes, which take up to 330 times the lossless data that they lie in: such data may
+//! have 64 KiB, and 8 bytes for each pixel; 32 times the values of a TIFF's directory, which lie in the file; 40 KB of tables and blocks to read
 //! a JPEG with; a profile of at most 8 MB while a PNG with one is read as grey; the few rows in progress; and
 //! 28 bytes for each column of a resize.
 

@@ -156,7 +156,7 @@ fn sizes_that_a_file_cannot_hold_are_an_error() {
             patched("rgb_16.tif", width, &60_000_u16.to_le_bytes())
         }),
         ("lossy", patched("rgb_lossy.webp", vp8, &[0xff, 0x3f, 0xff, 0x3f])),
-        ("lossless", patched("rgb_lossless.webp", vp8l, &[0xff, 0xff, 0xff, 0x0f])),
+        ("lossless", patched("rgb_lossless.webp", vp8l, &[0xfe, 0xbf, 0xff, 0x0f])),
     ] {
         for (_, color) in MODES {
             let error = decode(&file, color).unwrap_err();
@@ -243,19 +243,54 @@ fn what_a_format_has_and_is_not_read_is_named() {
     }
 }
 
+/// A lossless WebP of one colour, with bytes after its data.
+fn blank_webp(height: u32, width: u32, more: usize) -> Vec<u8> {
+    let mut data = vec![0x2f];
+    data.extend((width - 1 | height - 1 << 14).to_le_bytes());
+    // Five codes of one symbol each.
+    data.extend([0x88, 0x88, 0x08]);
+    data.resize(data.len() + more, 0);
+    let len = u32::try_from(data.len()).unwrap().to_le_bytes();
+    data.resize(data.len().next_multiple_of(2), 0);
+    let all = u32::try_from(data.len() + 12).unwrap().to_le_bytes();
+    [&b"RIFF"[..], &all, b"WEBPVP8L", &len, &data].concat()
+}
+
 /// An image of one colour takes hardly any bytes in some formats, and is read nevertheless.
 #[test]
 fn blank_images_are_read() {
-    let mut file = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0".to_vec();
-    // 1024x512 pixels, and five codes of one symbol each.
-    file.extend([0x2f, 0xff, 0xc3, 0x7f, 0x00, 0x88, 0x88, 0x08]);
-    let len = u32::try_from(file.len()).unwrap();
-    file[16..20].copy_from_slice(&(len - 20).to_le_bytes());
-    file.extend(if len % 2 == 1 { &b"\0"[..] } else { b"" });
-    file[4..8].copy_from_slice(&((len + len % 2) - 8).to_le_bytes());
-    let (shape, planes) = decode(&file, ColorMode::Rgb).unwrap();
-    assert_eq!(shape, [3, 512, 1024]);
+    let (shape, planes) = decode(&blank_webp(2048, 2048, 0), ColorMode::Rgb).unwrap();
+    assert_eq!(shape, [3, 2048, 2048]);
     assert!(planes.iter().all(|&level| level == planes[0]));
+    // A column more takes a byte for its pixels, which the file has; 200 take more.
+    let error = decode(&blank_webp(2048, 2248, 0), ColorMode::Rgb).unwrap_err();
+    assert!(matches!(error, DecodeError::Claim { format: "WebP", wanted: 50, .. }), "{error}");
+}
+
+/// Codes that no pixel uses become tables of hundreds of times their length.
+#[test]
+fn lossless_data_that_are_longer_than_their_pixels_need_are_an_error() {
+    let most = 8 * 15 * 20 + (1 << 16) - 8;
+    assert!(decode(&blank_webp(15, 20, most), ColorMode::Rgb).is_ok());
+    let error = decode(&blank_webp(15, 20, most + 1), ColorMode::Rgb).unwrap_err();
+    assert!(matches!(error, DecodeError::Damaged { format: "WebP", offset: 20, .. }), "{error}");
+    assert!(error.to_string().contains("allowed are 64 KiB and 8 bytes a pixel"), "{error}");
+}
+
+#[test]
+fn lossless_data_of_the_longest_side_or_another_version_are_not_read() {
+    let mut version = blank_webp(15, 20, 0);
+    version[24] |= 0x20;
+    for (file, said) in [
+        (blank_webp(1 << 14, 3, 0), "lossless data of 16384x3 pixels: allowed are"),
+        (blank_webp(3, 1 << 14, 0), "lossless data of 3x16384 pixels: allowed are"),
+        (version, "lossless data of version 1: allowed are"),
+    ] {
+        let error = decode(&file, ColorMode::Rgb).unwrap_err();
+        assert!(matches!(error, DecodeError::Unsupported { format: "WebP", .. }), "{error}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    assert!(decode(&blank_webp((1 << 14) - 1, 3, 0), ColorMode::Rgb).is_ok());
 }
 
 proptest! {
@@ -291,8 +326,9 @@ proptest! {
         let file = [start, &bytes].concat();
         let mut decoder = ImageFileDecoder::default();
         let shape = decoder.shape(&file);
-        if let Ok(Planes { shape: found, .. }) = decoder.decode(&file) {
-            prop_assert_eq!(Ok(found), shape);
+        match decoder.decode(&file) {
+            Ok(Planes { shape: found, .. }) => prop_assert_eq!(Ok(found), shape),
+            Err(error) => prop_assert!(!error.to_string().contains("panicked"), "{}", error),
         }
     }
 }
