@@ -60,10 +60,10 @@
 //!
 //! Not counted is what does not grow with the pixels: the data of a JPEG's scan, or of a WebP's image, of
 //! which at most the file's length is copied; 16 MB that the crate `image-webp` allows for a part of such
-//! data, and its tables of codes, which take up to 330 times the lossless data that they lie in: such data may
-//! have 64 KiB, and 8 bytes for each pixel; 32 times the values of a TIFF's directory, which lie in the file; 40 KB of tables and blocks to read
-//! a JPEG with; a profile of at most 8 MB while a PNG with one is read as grey; the few rows in progress; and
-//! 28 bytes for each column of a resize.
+//! data, and its tables of codes, which take up to 330 times the lossless data that they lie in (of which
+//! there may be 64 KiB, and 8 bytes for each pixel); 32 times the values of a TIFF's directory, which lie in
+//! the file; 40 KB of tables and blocks to read a JPEG with; a profile of at most 8 MB while a PNG with one is
+//! read as grey; the few rows in progress; and 28 bytes for each column of a resize.
 
 mod bmp;
 pub mod colour;

@@ -197,6 +197,32 @@ fn what_is_wrong_with_a_directory_of_a_tiff_is_said_with_its_place() {
     }
 }
 
+/// The pixels of a BMP that does not say where they are follow its headers and its palette.
+#[test]
+fn the_pixels_of_a_bmp_never_are_its_headers() {
+    for name in ["24.bmp", "8.bmp", "8_few.bmp", "4_runs.bmp", "16_565.bmp", "8_os2.bmp", "32_v4.bmp"] {
+        let whole = file(name);
+        let image = decode(&whole, ColorMode::Rgb).unwrap();
+        let mut other = whole.clone();
+        other[10..14].fill(0);
+        assert_eq!(decode(&other, ColorMode::Rgb), Ok(image), "{name}");
+        for place in [1_u32, 14, 25] {
+            other[10..14].copy_from_slice(&place.to_le_bytes());
+            let error = decode(&other, ColorMode::Rgb).unwrap_err();
+            assert!(matches!(error, DecodeError::Damaged { format: "BMP", offset: 10, .. }), "{error}");
+        }
+    }
+    let mut negative = file("24.bmp");
+    let width = i32::from_le_bytes(*negative[18..].first_chunk().unwrap());
+    negative[18..22].copy_from_slice(&(-width).to_le_bytes());
+    let error = decode(&negative, ColorMode::Color).unwrap_err();
+    assert!(matches!(error, DecodeError::Damaged { format: "BMP", offset: 18, .. }), "{error}");
+    let mut header = file("24.bmp");
+    header[14] = 16;
+    let error = decode(&header, ColorMode::Color).unwrap_err().to_string();
+    assert!(error.contains("a header of 16 bytes: allowed are 12, and 40 to 124"), "{error}");
+}
+
 #[test]
 fn images_without_pixels_or_with_too_many_are_an_error() {
     for file in [
