@@ -270,7 +270,7 @@ fn what_a_format_has_and_is_not_read_is_named() {
 }
 
 /// A lossless WebP of one colour, with bytes after its data.
-fn blank_webp(height: u32, width: u32, more: usize) -> Vec<u8> {
+pub(crate) fn blank_webp(height: u32, width: u32, more: usize) -> Vec<u8> {
     let mut data = vec![0x2f];
     data.extend(((width - 1) | ((height - 1) << 14)).to_le_bytes());
     // Five codes of one symbol each.

@@ -7,6 +7,9 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use percolator_image::{ColorMode, DecodeError, ImageFileDecoder};
 
+use crate::formats::blank_webp;
+use crate::process::{check, child_command, role, this_test, under_a_limit_of_address_space};
+
 /// How a value of a TIFF's directory is stored.
 const SHORT: u16 = 3;
 const LONG: u16 = 4;
@@ -141,4 +144,20 @@ fn a_colour_space_that_is_stated_again_in_another_way_is_an_error() {
     assert_eq!(decode(&strip(&[(262, Values::One(1))])), Ok(vec![0]));
     let error = decode(&strip(&[(262, Values::One(1)), (262, Values::Longs(vec![2]))])).unwrap_err();
     assert!(matches!(error, DecodeError::Damaged { format: "TIFF", .. }), "{error}");
+}
+
+/// The crate `image-webp` would abort the program.
+#[test]
+fn a_webp_that_there_is_no_memory_for_is_an_error() {
+    const LIMIT_KIB: usize = 1500 << 10;
+    if role().is_none() {
+        let child = child_command(this_test!(), "child");
+        let output = under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap();
+        return check(this_test!(), &output);
+    }
+    // The pixels themselves take half of the room, and the crate would take more than the rest.
+    let (height, width) = (16_000, 16_383);
+    let file = blank_webp(height, width, 32_000);
+    let error = ImageFileDecoder::default().decode(&file).unwrap_err();
+    assert_eq!(error, DecodeError::Memory { bytes: 7 * 16_000 * 16_383 });
 }
