@@ -182,7 +182,8 @@ impl RecordCause {
         }
     }
 
-    /// Whether it depends only on this record, not on its batch or its decoder's state.
+    /// Whether it depends only on this record, not on its batch, its decoder's state or how the program was
+    /// built.
     pub(crate) fn is_of_record(&self) -> bool {
         match self {
             RecordCause::Companion { cause, .. } => cause.is_of_record(),
@@ -191,7 +192,7 @@ impl RecordCause {
             | RecordCause::FloatsAmongBytes
             | RecordCause::BatchTooLarge { .. }
             | RecordCause::NotOfRecord { .. }
-            | RecordCause::Decode(DecodeError::Memory { .. })
+            | RecordCause::Decode(DecodeError::Memory { .. } | DecodeError::NotBuiltIn { .. })
             | RecordCause::Panicked { .. } => false,
             RecordCause::Datum(_)
             | RecordCause::Instead { .. }
@@ -261,5 +262,19 @@ impl BatchFault {
             BatchFault::Source(damage) => damage.is_of_record.then(|| damage.error.to_string()),
             BatchFault::Quarantine(_) | BatchFault::Rest { .. } | BatchFault::Unwritten => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records would be skipped one after another, and all are good.
+    #[test]
+    fn a_format_that_is_not_built_in_is_no_fault_of_the_record() {
+        let cause = RecordCause::Decode(DecodeError::NotBuiltIn { format: "WebP", feature: "webp" });
+        assert!(!cause.is_of_record());
+        let damage = DecodeError::Truncated { format: "WebP", offset: 9, inside: "its chunks" };
+        assert!(RecordCause::Decode(damage).is_of_record());
     }
 }

@@ -220,6 +220,9 @@ def images():
     formats = HERE.parent.parent / "percolator-image/tests/data/formats"
     for target, endings in [("bmp", "bmp"), ("gif", "gif"), ("pnm", "p[bgp]m"), ("tiff", "tif"), ("webp", "webp")]:
         copy(target, [path for path in sorted(formats.glob(f"*.{endings}")) if path.stat().st_size < 1500][::3])
+    # The ways through a TIFF that few others take.
+    ways = ["tiles_beyond", "tiles_grey", "offsets_64", "lzw", "planar"]
+    copy("tiff", [formats / f"{way}.tif" for way in ways])
     for target, ending in [("jpeg", "jpg"), ("png", "png")]:
         copy(target, (path for path in sorted((DATA / "images").glob(f"*.{ending}"))
                       if path.stat().st_size < 1300 and not path.stem.startswith("exif_")

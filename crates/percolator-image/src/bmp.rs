@@ -10,7 +10,8 @@
 //! | the header of OS/2 | 1: grey, as OpenCV reads it | 3 | grey from colour | as Color |
 //!
 //! Masks count for OpenCV from the third version of the header on; before, the bytes are blue, green, red and
-//! alpha. What a file of runs skips has the first colour, as in OpenCV.
+//! alpha. Where no place is stated, the pixels follow the headers and the palette, as in Pillow. What a file
+//! of runs skips has the first colour, as in OpenCV.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -31,6 +32,9 @@ const OS2_BYTES: u32 = 12;
 const FIRST_BYTES: u32 = 40;
 const THIRD_BYTES: u32 = 56;
 const LAST_BYTES: u32 = 124;
+/// Where the file's header says where the pixels start, and the image's how wide it is.
+const START_AT: usize = 10;
+const WIDTH_AT: usize = 18;
 /// Where masks are, in each header that has them.
 const MASKS_AT: usize = 54;
 
@@ -70,7 +74,7 @@ impl<'a> Still<'a> for Bmp<'a> {
 
     fn parse(file: &'a [u8]) -> Result<Self, DecodeError> {
         const INSIDE: &str = "its headers";
-        let mut bytes = Bytes { file, at: 10, format: FORMAT };
+        let mut bytes = Bytes { file, at: START_AT, format: FORMAT };
         let start = bytes.u32(INSIDE)? as usize;
         let header = bytes.u32(INSIDE)?;
         let is_os2 = header == OS2_BYTES;
@@ -78,9 +82,13 @@ impl<'a> Still<'a> for Bmp<'a> {
             ([bytes.u16(INSIDE)?.into(), bytes.u16(INSIDE)?.into()], false)
         } else if (FIRST_BYTES..=LAST_BYTES).contains(&header) {
             let [width, height] = [bytes.u32(INSIDE)?.cast_signed(), bytes.u32(INSIDE)?.cast_signed()];
+            if width < 0 {
+                return Err(bytes.damaged(WIDTH_AT, format!("a width of {width}")));
+            }
             ([width, height].map(i32::unsigned_abs), height < 0)
         } else {
-            return Err(bytes.damaged(FILE_HEADER_BYTES, format!("a header of {header} bytes")));
+            let found = format!("a header of {header} bytes: allowed are 12, and 40 to 124");
+            return Err(bytes.damaged(FILE_HEADER_BYTES, found));
         };
         bytes.u16(INSIDE)?;
         let bits = bytes.u16(INSIDE)?;
@@ -92,8 +100,12 @@ impl<'a> Still<'a> for Bmp<'a> {
         }
         let coding = coding(file, header, bits, packing)?;
         let mut palette = Vec::new();
+        let mut headers = FILE_HEADER_BYTES.saturating_add(header as usize);
+        if packing == 3 {
+            headers = headers.max(MASKS_AT.saturating_add(12));
+        }
+        bytes.at = headers;
         if let Coding::Indexed { bits } | Coding::Runs { bits } = coding {
-            bytes.at = FILE_HEADER_BYTES.saturating_add(header as usize);
             let count = if colours == 0 { 1 << bits } else { colours.min(256) };
             let entry = if is_os2 { 3 } else { 4 };
             let stored = bytes.take(count.saturating_mul(entry), "its palette")?.chunks_exact(entry);
@@ -102,6 +114,12 @@ impl<'a> Still<'a> for Bmp<'a> {
                 _ => [0; 3],
             }));
             palette.resize(256, [0; 3]);
+        }
+        // OpenCV would take the headers for pixels. Pillow has them follow at once, where no place is stated.
+        let start = if start == 0 { bytes.at } else { start };
+        if start < headers {
+            let found = format!("{start} as the place of the pixels, and the headers end at {headers}");
+            return Err(bytes.damaged(START_AT, found));
         }
         let data = file.get(start..).unwrap_or_default();
         let [height, width] = [height as usize, width as usize];

@@ -50,7 +50,7 @@ pub enum DecodeError {
         /// What is there, and what should be.
         found: String,
     },
-    /// The library that reads the format failed.
+    /// The library that reads the format failed, and does not say where. Its panic is such a failure, too.
     #[error("Could not decode datum: the {format} file is damaged: {message}")]
     Library {
         /// The format's name.
@@ -68,10 +68,11 @@ pub enum DecodeError {
         /// What is supported.
         allowed: &'static str,
     },
-    /// Samples of 16 bits, which Caffe accepts only if `force_color` or `force_gray` converts them to bytes.
+    /// Samples of 16 bits, which Caffe accepts only if `force_color` or `force_gray` converts them to bytes,
+    /// as any color mode but native does.
     #[error(
         "Image data type must be unsigned byte: the {format} file has samples of {bits} bits: allowed are 1 \
-         to 8, or any with force_color or force_gray"
+         to 8, or any where they become bytes: with force_color or force_gray, or any color mode but native"
     )]
     Depth {
         /// The format's name.
@@ -115,4 +116,18 @@ pub enum DecodeError {
         /// The number of bytes found.
         bytes: usize,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_that_is_not_built_in_is_named_with_the_feature_that_brings_it() {
+        let error = DecodeError::NotBuiltIn { format: "WebP", feature: "webp" };
+        let said = "found a WebP file, and this program is built without its decoder: enable the Cargo \
+                    feature \"webp\" of percolator or percolator-image";
+        assert!(error.to_string().ends_with(said), "{error}");
+        assert!(error.to_string().starts_with("Could not decode datum: "), "{error}");
+    }
 }

@@ -18,7 +18,7 @@ pub(super) enum Format {
 impl Format {
     /// Detects the format by the first bytes, as OpenCV does.
     pub(super) fn of(file: &[u8]) -> Result<Self, DecodeError> {
-        const STARTS: [(&[u8], Format); 8] = [
+        const STARTS: [(&[u8], Format); 9] = [
             (jpeg::SIGNATURE, Format::Jpeg),
             (png::SIGNATURE, Format::Png),
             (bmp::SIGNATURE, Format::Bmp),
@@ -28,15 +28,13 @@ impl Format {
             (b"MM\0*", Format::Tiff),
             // With offsets of 64 bits.
             (b"II+\0", Format::Tiff),
+            (b"MM\0+", Format::Tiff),
         ];
         if pnm::starts(file) {
             return Ok(Format::Pnm);
         }
         if file.starts_with(b"RIFF") && file.get(8..12) == Some(b"WEBP") {
             return Ok(Format::Webp);
-        }
-        if file.starts_with(b"MM\0+") {
-            return Ok(Format::Tiff);
         }
         let known = STARTS.iter().find(|(start, _)| file.starts_with(start));
         known.map(|&(_, format)| format).ok_or_else(|| DecodeError::Format { found: name_of(file) })

@@ -46,6 +46,8 @@ pub(super) struct Gif<'a> {
 /// The first frame.
 #[derive(Clone, Copy, Debug)]
 struct FirstFrame<'a> {
+    /// Where it starts in the file.
+    at: usize,
     top: usize,
     left: usize,
     height: usize,
@@ -95,7 +97,7 @@ impl<'a> Blocks<'a> {
         self.0.array::<1>(INSIDE)?;
         self.data(INSIDE)?;
         let block = self.0.file.get(start..self.0.at).unwrap_or_default();
-        Ok(FirstFrame { top, left, height, width, palette, transparent, block })
+        Ok(FirstFrame { at: start, top, left, height, width, palette, transparent, block })
     }
 }
 
@@ -124,16 +126,16 @@ impl<'a> Still<'a> for Gif<'a> {
                 }
                 [b','] => {
                     let found = blocks.frame(transparent.take())?;
-                    frame.get_or_insert((at, found));
+                    frame.get_or_insert(found);
                 }
                 [TRAILER] => break,
                 [byte] => return Err(blocks.0.damaged(at, format!("a block of the kind {byte:#04x}"))),
             }
         }
-        let Some((at, frame)) = frame else {
+        let Some(frame) = frame else {
             return Err(blocks.0.damaged(blocks.0.at.saturating_sub(1), "the trailer, before any frame"));
         };
-        let FirstFrame { top, left, height: rows, width: columns, .. } = frame;
+        let FirstFrame { at, top, left, height: rows, width: columns, .. } = frame;
         if rows == 0
             || columns == 0
             || top.saturating_add(rows) > height
@@ -172,9 +174,10 @@ impl<'a> Still<'a> for Gif<'a> {
             if Some(place) == transparent && !color.is_rgb() {
                 return Ok((around, 0));
             }
-            let found = colour(place).ok_or_else(|| DecodeError::Library {
+            let found = colour(place).ok_or_else(|| DecodeError::Damaged {
                 format: FORMAT,
-                message: format!("a pixel has the colour {place}, which its palette does not have"),
+                offset: self.frame.at,
+                found: format!("a frame with a pixel of the colour {place}, which its palette does not have"),
             })?;
             Ok((found, u8::MAX))
         };

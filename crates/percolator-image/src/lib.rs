@@ -30,7 +30,9 @@
 //! If a part of an image is enough (a crop), and the image is neither turned nor resized, the JPEG decoder
 //! transforms, upsamples and colour-converts only what that part needs. It still reads all codes.
 //!
-//! A file that is damaged or truncated is an error; OpenCV makes up the missing pixels.
+//! A file that is damaged or truncated is an error; OpenCV makes up the missing pixels. A panic of the
+//! libraries that read GIF, TIFF and WebP files is caught and is an error, too, unless the program is built
+//! with `panic = "abort"`.
 //!
 //! # Memory
 //!
@@ -38,8 +40,8 @@
 //! image. A file that claims to be larger than it can be cannot make either allocate more: its claims are
 //! checked against what its number of bytes can hold. A byte of a JPEG is at most 512 pixels. A byte of a PNG
 //! is at most 1032 bytes of samples, which are 8256 pixels of one-bit samples. A lossless WebP, a GIF and a
-//! BMP of runs can say with a few bytes that an image is blank: such a file may have 2^22 pixels, and 8256
-//! more for each of its bytes. A pixel takes at most [`PIXEL_BYTES_MAX`] bytes, with a JPEG's pixels counted
+//! BMP of runs can say with a few bytes that an image is blank: such a file may claim 2^22 pixels, plus 8,256
+//! for each of its bytes. A pixel takes at most [`PIXEL_BYTES_MAX`] bytes, with a JPEG's pixels counted
 //! in whole groups of blocks ([`file_pixels`]):
 //!
 //! | of a pixel | progressive JPEG | other JPEG | PNG of 8 bits, native | PNG of 16 bits | WebP | others |
@@ -60,9 +62,10 @@
 //!
 //! Not counted is what does not grow with the pixels: the data of a JPEG's scan, or of a WebP's image, of
 //! which at most the file's length is copied; 16 MB that the crate `image-webp` allows for a part of such
-//! data; 32 times the values of a TIFF's directory, which lie in the file; 40 KB of tables and blocks to read
-//! a JPEG with; a profile of at most 8 MB while a PNG with one is read as grey; the few rows in progress; and
-//! 28 bytes for each column of a resize.
+//! data, and its tables of codes, which take up to 330 times the lossless data that they lie in (of which
+//! there may be 64 KiB, and 8 bytes for each pixel); 32 times the values of a TIFF's directory, which lie in
+//! the file; 40 KB of tables and blocks to read a JPEG with; a profile of at most 8 MB while a PNG with one
+//! is read as grey; the few rows in progress; and 28 bytes for each column of a resize.
 
 mod bmp;
 pub mod colour;
@@ -115,7 +118,7 @@ pub const PIXEL_BYTES_MAX: usize = 29;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum ColorMode {
     /// As in the file: 1 for grey, 3 for colour, 4 with transparency. This is Caffe's default, OpenCV's
-    /// `IMREAD_UNCHANGED`. EXIF orientation is not applied.
+    /// `IMREAD_UNCHANGED`. EXIF orientation is not applied, but a TIFF's is, as in every mode.
     #[default]
     Native,
     /// Always 3: Caffe's `force_color`, OpenCV's `IMREAD_COLOR`. EXIF orientation is applied.
@@ -123,9 +126,9 @@ pub enum ColorMode {
     /// Always 1: Caffe's `force_gray`, OpenCV's `IMREAD_GRAYSCALE`. EXIF orientation is applied.
     Gray,
     /// Always 3, red first: what Pillow's `convert("RGB")` gives, and so torchvision's `ImageFolder`. EXIF
-    /// orientation is not applied, but a TIFF's is, as in every mode. Beside the order of the planes, CMYK
-    /// differs from [`Color`](Self::Color) by up to 2 levels, and grey of 16 bits is cut at 255, as Pillow
-    /// cuts it. The guide has what differs in other formats.
+    /// orientation is not applied. Beside the order of the planes, CMYK differs from [`Color`](Self::Color)
+    /// by up to 2 levels, and grey of 16 bits is cut at 255, as Pillow cuts it. The guide has what differs in
+    /// other formats.
     Rgb,
     /// As [`Rgb`](Self::Rgb), but EXIF orientation is applied: what Pillow's
     /// `ImageOps.exif_transpose(image).convert("RGB")` gives.

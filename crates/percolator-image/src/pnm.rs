@@ -213,7 +213,7 @@ impl Numbers<'_> {
         let (start, mut number) = (self.0.at, 0_u32);
         while let Some(digit) = self.peek().filter(u8::is_ascii_digit) {
             let next = number.checked_mul(10).and_then(|ten| ten.checked_add(u32::from(digit & 15)));
-            number = next.ok_or_else(|| self.0.damaged(start, "a number above 2^32"))?;
+            number = next.ok_or_else(|| self.0.damaged(start, "a number above 2^32 - 1"))?;
             self.0.at = self.0.at.saturating_add(1);
         }
         if self.0.at == start {

@@ -13,8 +13,8 @@ use super::planes::Interleaved;
 use super::{ColorMode, Contents, Decode, DecodeError, elements, room};
 use crate::ImageShape;
 
-/// The pixels that a file of few bytes may have, if its format can say many with hardly any: a blank picture
-/// of 2048x2048.
+/// The pixels that a file of few bytes may have, if its format can state many equal ones in so few: a blank
+/// picture of 2048x2048.
 pub(super) const BLANK_PIXELS_MAX: usize = 1 << 22;
 
 /// The pixels that a byte may stand for beyond [`BLANK_PIXELS_MAX`]: as many as a PNG's of one bit.
@@ -34,7 +34,7 @@ pub(super) struct Outline {
     pub(super) bytes: usize,
 }
 
-/// The least bytes of so many pixels, of a format that can say any number of equal ones with hardly any.
+/// The least bytes of so many pixels, of a format that can state any number of equal ones in a few.
 pub(super) fn least_of_blank(height: usize, width: usize) -> usize {
     height.saturating_mul(width).saturating_sub(BLANK_PIXELS_MAX).div_ceil(PIXELS_PER_BYTE_MAX)
 }

@@ -21,9 +21,9 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use ::tiff::TiffError;
-use ::tiff::decoder::{Decoder, Limits};
+use ::tiff::decoder::{ChunkType, Decoder, Limits};
 use ::tiff::tags::Tag;
+use ::tiff::{TiffError, TiffUnsupportedError};
 
 use super::exif::Orientation;
 use super::luma::Luma;
@@ -31,6 +31,11 @@ use super::still::{Outline, Pixels, Still, guarded, unpacked};
 use super::{ColorMode, DecodeError, room};
 
 const FORMAT: &str = "TIFF";
+
+/// The strips or tiles that any file may have, and the samples that a further one takes: to unpack one takes
+/// time and memory however small it is.
+const PARTS_MAX: usize = 1 << 16;
+const BYTES_PER_PART: usize = 4096;
 
 /// What the samples of a pixel are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +68,8 @@ pub(super) struct TiffFile<'a> {
     /// Red, green and blue of the palette.
     palette: Vec<[u16; 3]>,
     turn: Orientation,
+    /// The most bytes that a byte of data unpacks to.
+    per_byte: usize,
     least: usize,
     bytes: usize,
 }
@@ -89,6 +96,8 @@ impl<'a> Still<'a> for TiffFile<'a> {
     }
 
     fn pixels(mut self, color: ColorMode, out: &mut Vec<u8>) -> Result<Pixels, DecodeError> {
+        let parts = guarded(FORMAT, || self.parts())?;
+        self.decoder.inner().limit_to(parts);
         let count = self.height.saturating_mul(self.width);
         let samples = self.kind.samples();
         let stored = self.row_bytes().saturating_mul(self.height).saturating_mul(self.planes());
@@ -134,6 +143,7 @@ impl<'a> Still<'a> for TiffFile<'a> {
 impl<'a> TiffFile<'a> {
     fn read_tags(file: &'a [u8]) -> Result<Self, DecodeError> {
         let (reader, photometric) = Relabelled::new(file)?;
+        let directory = reader.directory;
         let mut decoder = Decoder::new(reader).map_err(of_library)?;
         let mut limits = Limits::default();
         limits.ifd_value_size = file.len();
@@ -150,6 +160,12 @@ impl<'a> TiffFile<'a> {
         let (packing, layout) = (number(Tag::Compression, 1)?, number(Tag::PlanarConfiguration, 1)?);
         let (format, extra) = (number(Tag::SampleFormat, 1)?, number(Tag::ExtraSamples, 0)?);
         let turn = Orientation::from_exif(number(Tag::Orientation, 1)?);
+        // The crate does not look at it, and would read each byte in the other order.
+        if number(Tag::FillOrder, 1)? == 2 {
+            let found = "bytes that are filled from their lowest bit on".to_owned();
+            let allowed = "those filled from the highest";
+            return Err(DecodeError::Unsupported { format: FORMAT, found, allowed });
+        }
         let per_byte = expansion(packing)?;
         let kind = Meaning::new(photometric, samples, bits, format, extra)?;
         let palette = if kind == Meaning::Palette { palette(&mut decoder, bits)? } else { Vec::new() };
@@ -159,8 +175,8 @@ impl<'a> TiffFile<'a> {
             bytes = counts.iter().flatten().fold(bytes, |sum, &count| sum.saturating_add(count));
         }
         if bytes > file.len() as u64 {
-            let message = format!("its strips have {bytes} bytes, and the file {}", file.len());
-            return Err(DecodeError::Library { format: FORMAT, message });
+            let found = format!("a directory whose strips or tiles have {bytes} of {} bytes", file.len());
+            return Err(DecodeError::Damaged { format: FORMAT, offset: directory, found });
         }
         let mut tiff = Self {
             decoder,
@@ -171,6 +187,7 @@ impl<'a> TiffFile<'a> {
             is_planar: layout == 2 && samples > 1,
             palette,
             turn,
+            per_byte,
             least: 0,
             bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
         };
@@ -179,10 +196,59 @@ impl<'a> TiffFile<'a> {
         Ok(tiff)
     }
 
+    /// The lengths of the strips' or tiles' data, in the order in which the crate reads them.
+    ///
+    /// A file may state tiles that are far larger than its image, all of the same data: the crate unpacks
+    /// each to its end. So each by itself must be long enough for what it unpacks to.
+    fn parts(&mut self) -> Result<Vec<usize>, DecodeError> {
+        let is_tiled = self.decoder.get_chunk_type() == ChunkType::Tile;
+        let (name, places, lengths) = if is_tiled {
+            ("tile", Tag::TileOffsets, Tag::TileByteCounts)
+        } else {
+            ("strip", Tag::StripOffsets, Tag::StripByteCounts)
+        };
+        let mut numbers = |tag| {
+            let numbers = self.decoder.find_tag_unsigned_vec::<u64>(tag).map_err(of_library)?;
+            Ok(numbers.unwrap_or_default())
+        };
+        let (places, lengths) = (numbers(places)?, numbers(lengths)?);
+        let stored = self.row_bytes().saturating_mul(self.height).saturating_mul(self.planes());
+        if lengths.len() > PARTS_MAX.saturating_add(stored / BYTES_PER_PART) {
+            let found = format!("{} {name}s for {stored} bytes of samples", lengths.len());
+            let allowed = "65,536, and one more for each 4 KiB of samples";
+            return Err(DecodeError::Unsupported { format: FORMAT, found, allowed });
+        }
+        let (width, most_rows) = self.decoder.chunk_dimensions();
+        let row_bytes = self.samples_bytes(width as usize);
+        for ((at, &length), &place) in (0..).zip(&lengths).zip(&places) {
+            // The last strip may be shorter, and a tile never.
+            let rows = if is_tiled { most_rows } else { self.decoder.chunk_data_dimensions(at).1 };
+            let wanted = row_bytes.saturating_mul(rows as usize).div_ceil(self.per_byte);
+            if (wanted as u64) > length {
+                let found =
+                    format!("a {name} of {length} bytes: its {rows}x{width} pixels take {wanted} at least");
+                let offset = usize::try_from(place).unwrap_or(usize::MAX);
+                return Err(DecodeError::Damaged { format: FORMAT, offset, found });
+            }
+        }
+        let planes = self.planes();
+        let in_plane = lengths.len().checked_div(planes).unwrap_or(0);
+        let of_planes = |at| lengths.iter().skip(at).step_by(in_plane.max(1)).take(planes);
+        Ok((0..in_plane)
+            .flat_map(of_planes)
+            .map(|&length| usize::try_from(length).unwrap_or(usize::MAX))
+            .collect())
+    }
+
     /// The length of a row of samples: of one plane, if planes are apart.
     fn row_bytes(&self) -> usize {
+        self.samples_bytes(self.width)
+    }
+
+    /// The length of the samples of so many pixels of a row.
+    fn samples_bytes(&self, width: usize) -> usize {
         let samples = if self.is_planar { 1 } else { self.kind.samples() };
-        self.width.saturating_mul(samples).saturating_mul(self.bits.into()).div_ceil(8)
+        width.saturating_mul(samples).saturating_mul(self.bits.into()).div_ceil(8)
     }
 
     fn planes(&self) -> usize {
@@ -345,8 +411,9 @@ fn palette(decoder: &mut Decoder<Relabelled<'_>>, bits: u16) -> Result<Vec<[u16;
     let levels = decoder.find_tag_unsigned_vec::<u16>(Tag::ColorMap).map_err(of_library)?.unwrap_or_default();
     let len = 1_usize << bits;
     if levels.len() != len.saturating_mul(3) {
-        let message = format!("its palette has {} levels, and {bits} bits take 3 times {len}", levels.len());
-        return Err(DecodeError::Library { format: FORMAT, message });
+        let levels = levels.len();
+        let found = format!("a directory whose palette has {levels} levels: {bits} bits take 3 times {len}");
+        return Err(DecodeError::Damaged { format: FORMAT, offset: decoder.inner().directory, found });
     }
     let channel = |at: usize| levels.iter().skip(at.saturating_mul(len)).copied();
     Ok(channel(0).zip(channel(1)).zip(channel(2)).map(|((red, green), blue)| [red, green, blue]).collect())
@@ -359,6 +426,12 @@ struct Relabelled<'a> {
     /// Where two bytes are others, and which.
     label_at: usize,
     label: [u8; 2],
+    /// Where the first directory is.
+    directory: usize,
+    /// The lengths of what is read next: each after a jump to where it starts.
+    parts: std::vec::IntoIter<usize>,
+    /// Where what is read ends.
+    end: usize,
 }
 
 impl<'a> Relabelled<'a> {
@@ -376,6 +449,12 @@ impl<'a> Relabelled<'a> {
             let (tag, kind) = (numbers.short(at)?, numbers.short(at.saturating_add(2))?);
             let values = numbers.number(at.saturating_add(4), offset_len)?;
             let place = at.saturating_add(4).saturating_add(offset_len);
+            // Of such an entry the crate skips 8 bytes, so in a file with offsets of 64 bits it would take
+            // the rest of it for the next.
+            if is_big && !matches!(kind, 1..=13 | 16..=18) {
+                let found = format!("an entry of the type {kind}: allowed are 1 to 13 and 16 to 18");
+                return Err(DecodeError::Damaged { format: FORMAT, offset: at, found });
+            }
             let bytes = values.saturating_mul(bytes_of(kind));
             // The crate makes room for as many values as an entry claims.
             if bytes > offset_len {
@@ -384,8 +463,10 @@ impl<'a> Relabelled<'a> {
                     return Err(numbers.truncated());
                 }
             }
-            if tag == PHOTOMETRIC && kind == SHORT {
-                found = Some((place, numbers.short(place)?));
+            // The last of one tag counts.
+            if tag == PHOTOMETRIC {
+                let is_one = kind == SHORT && values == 1;
+                found = if is_one { Some((place, numbers.short(place)?)) } else { None };
             }
             at = at.saturating_add(entry_len);
         }
@@ -394,7 +475,14 @@ impl<'a> Relabelled<'a> {
             return Err(DecodeError::Damaged { format: FORMAT, offset: start, found });
         };
         let label = if numbers.is_little { BLACK_IS_ZERO.to_le_bytes() } else { BLACK_IS_ZERO.to_be_bytes() };
-        Ok((Self { file, at: 0, label_at, label }, space))
+        let (parts, end) = (Vec::new().into_iter(), file.len());
+        Ok((Self { file, at: 0, label_at, label, directory: start, parts, end }, space))
+    }
+
+    /// From now on, each jump leads to the next of these parts, and nothing is read beyond its end: the crate
+    /// unpacks some from wherever they start to wherever their codes end.
+    fn limit_to(&mut self, parts: Vec<usize>) {
+        self.parts = parts.into_iter();
     }
 }
 
@@ -404,10 +492,12 @@ const SHORT: u16 = 3;
 const BLACK_IS_ZERO: u16 = 1;
 
 /// The tags whose values are read, here or by the crate.
-const READ_TAGS: [u16; 21] =
-    [256, 257, 258, 259, 262, 273, 274, 277, 278, 279, 284, 317, 320, 322, 323, 324, 325, 338, 339, 347, 530];
+const READ_TAGS: [u16; 22] = [
+    256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 284, 317, 320, 322, 323, 324, 325, 338, 339, 347,
+    530,
+];
 
-/// The length of a value of this type; the longest for one that is not known.
+/// The length of a value of this type: for an unknown one, the most that any has.
 fn bytes_of(kind: u16) -> usize {
     match kind {
         1 | 2 | 6 | 7 => 1,
@@ -445,7 +535,7 @@ impl Stored<'_> {
 
 impl Read for Relabelled<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let rest = self.file.get(self.at..).unwrap_or_default();
+        let rest = self.file.get(self.at..self.end).unwrap_or_default();
         let len = rest.len().min(buffer.len());
         let read = buffer.get_mut(..len).zip(rest.get(..len));
         read.into_iter().for_each(|(to, from)| to.copy_from_slice(from));
@@ -468,15 +558,33 @@ impl Seek for Relabelled<'_> {
         };
         let to = to.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         self.at = usize::try_from(to).unwrap_or(usize::MAX);
+        if let Some(len) = self.parts.next() {
+            self.end = self.at.saturating_add(len).min(self.file.len());
+        }
         Ok(to)
     }
+}
+
+/// The error of what the crate does not read, in plain words.
+fn unsupported(found: &TiffUnsupportedError) -> DecodeError {
+    let found = match found {
+        TiffUnsupportedError::HorizontalPredictor(_) => "differences of samples of less than 8 bits",
+        TiffUnsupportedError::FloatingPointPredictor(_) => "differences of floats",
+        TiffUnsupportedError::MisalignedTileBoundaries => "tiles whose rows are not of whole bytes",
+        TiffUnsupportedError::InconsistentBitsPerSample(_) => "samples of different lengths",
+        TiffUnsupportedError::UnsupportedSampleFormat(_) => "samples of different kinds",
+        _ => "a feature that is not read",
+    };
+    let allowed = "samples that are all alike, differences of numbers of 8 or 16 bits, and tiles whose rows \
+                   are of whole bytes";
+    DecodeError::Unsupported { format: FORMAT, found: found.to_owned(), allowed }
 }
 
 /// The error in plain words: the crate's name its own types.
 fn of_library(error: TiffError) -> DecodeError {
     let message = match error {
         TiffError::FormatError(_) => "its directory makes no sense",
-        TiffError::UnsupportedError(_) => "it is of a kind that is not read",
+        TiffError::UnsupportedError(found) => return unsupported(&found),
         TiffError::IoError(error) if error.kind() == io::ErrorKind::UnexpectedEof => "it ends early",
         TiffError::IoError(_) => "its packed samples make no sense",
         TiffError::LimitsExceeded | TiffError::IntSizeError => "it claims more than it can hold",

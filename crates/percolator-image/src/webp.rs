@@ -34,6 +34,17 @@ const ALPHA: u8 = 0x10;
 /// The bits that a macroblock of 16x16 pixels takes at the least: those of its modes, of fixed probabilities.
 const MACROBLOCK_BITS_MIN: usize = 3;
 
+/// The bytes that lossless data may have: so many, and so many more for each pixel. The crate makes tables of
+/// 330 times the data's length if all of it is codes that no pixel uses.
+const LOSSLESS_BYTES: usize = 1 << 16;
+const LOSSLESS_BYTES_PER_PIXEL: usize = 8;
+
+/// What the crate holds for a pixel, at most.
+const CRATES_BYTES_PER_PIXEL: usize = 7;
+
+/// One more than the longest side that the crate reads of lossless data, and the longest that there is.
+const LOSSLESS_SIDE: usize = 1 << 14;
+
 /// A file's image: that of its first frame if it is animated.
 #[derive(Debug)]
 pub(super) struct Webp<'a> {
@@ -89,9 +100,10 @@ impl<'a> Chunks<'a> {
     /// The image among these chunks: the first, and its alpha before it.
     fn image(&mut self) -> Result<Image<'a>, DecodeError> {
         let mut alpha = None;
-        while let Some(RiffChunk { at, name, data }) = self.next()? {
+        while let Some(chunk) = self.next()? {
+            let RiffChunk { at, name, data } = chunk;
             match &name {
-                b"ALPH" => alpha = alpha.or(Some(data)),
+                b"ALPH" => alpha = alpha.or(Some(chunk)),
                 b"VP8 " | b"VP8L" => return self.image_of(at, &name == b"VP8L", alpha, data),
                 _ => {}
             }
@@ -104,9 +116,10 @@ impl<'a> Chunks<'a> {
         &self,
         at: usize,
         is_lossless: bool,
-        alpha: Option<&'a [u8]>,
+        alpha: Option<RiffChunk<'a>>,
         data: &'a [u8],
     ) -> Result<Image<'a>, DecodeError> {
+        let start = at.saturating_add(CHUNK_BYTES);
         let (height, width, alpha) = match *data {
             [0x2f, a, b, c, d, ..] if is_lossless => {
                 let bits = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -116,9 +129,28 @@ impl<'a> Chunks<'a> {
                 let side = |low, high| usize::from(u16::from_le_bytes([low, high]) & 0x3fff);
                 (side(c, d), side(a, b), alpha)
             }
-            _ => return Err(self.0.damaged(at.saturating_add(CHUNK_BYTES), "no header of an image")),
+            _ => return Err(self.0.damaged(start, "no header of an image")),
         };
-        Ok(Image { alpha, data, is_lossless, height, width })
+        if is_lossless && height.max(width) == LOSSLESS_SIDE {
+            let found = format!("lossless data of {height}x{width} pixels");
+            let allowed = "lossless sides up to 16,383";
+            return Err(DecodeError::Unsupported { format: FORMAT, found, allowed });
+        }
+        let pixels = height.saturating_mul(width);
+        let most = pixels.saturating_mul(LOSSLESS_BYTES_PER_PIXEL).saturating_add(LOSSLESS_BYTES);
+        let lossless = is_lossless.then_some((start, data));
+        let alphas = alpha.as_ref().map(|chunk| (chunk.at.saturating_add(CHUNK_BYTES), chunk.data));
+        for (offset, data) in lossless.into_iter().chain(alphas) {
+            if data.len() > most {
+                let len = data.len();
+                let found = format!(
+                    "lossless data of {len} bytes for {height}x{width} pixels: allowed are 64 KiB and \
+                     {LOSSLESS_BYTES_PER_PIXEL} bytes a pixel"
+                );
+                return Err(self.0.damaged(offset, found));
+            }
+        }
+        Ok(Image { alpha: alpha.map(|chunk| chunk.data), data, is_lossless, height, width })
     }
 }
 
@@ -279,6 +311,12 @@ impl Image<'_> {
     /// Decodes the image, as a file that has nothing else.
     fn decode(&self, pixels: &mut [u8]) -> Result<(), DecodeError> {
         let file = self.alone()?;
+        // The crate aborts the program if it is refused memory. What it will ask for is free now, at least.
+        let bytes = self.height.saturating_mul(self.width).saturating_mul(CRATES_BYTES_PER_PIXEL);
+        let mut reserved = Vec::<u8>::new();
+        reserved.try_reserve_exact(bytes).map_err(|_| DecodeError::Memory { bytes })?;
+        // The compiler may not leave out what is never used.
+        drop(std::hint::black_box(reserved));
         let mut decoder = WebPDecoder::new(Cursor::new(&file[..])).map_err(of_library)?;
         decoder.set_memory_limit(file.len());
         decoder.read_image(pixels).map_err(of_library)
@@ -321,7 +359,14 @@ fn of_library(error: DecodingError) -> DecodeError {
     let message = match error {
         DecodingError::BitStreamError | DecodingError::IoError(_) => "its data end early, or make no sense",
         DecodingError::HuffmanError | DecodingError::InvalidColorCacheBits(_) => "its codes make no sense",
-        DecodingError::UnsupportedFeature(_) => "it has a feature that is not read",
+        DecodingError::UnsupportedFeature(_) => {
+            let (found, allowed) = ("a frame that depends on others".to_owned(), "frames of their own");
+            return DecodeError::Unsupported { format: FORMAT, found, allowed };
+        }
+        DecodingError::VersionNumberInvalid(version) => {
+            let found = format!("lossless data of version {version}");
+            return DecodeError::Unsupported { format: FORMAT, found, allowed: "those of version 0" };
+        }
         _ => "its pixels cannot be read",
     };
     DecodeError::Library { format: FORMAT, message: message.to_owned() }

@@ -12,6 +12,7 @@ mod decode;
 mod forge;
 mod formats;
 mod giant;
+mod hostile_formats;
 mod jpeg_progressive;
 #[cfg(feature = "turbojpeg")]
 mod jpeg_twin;
