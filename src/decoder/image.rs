@@ -13,7 +13,6 @@ use crate::batch::Row;
 use crate::batch::fault::RecordCause;
 use crate::batch::field::Field;
 use crate::batch::mix::MixedFields;
-use crate::record::random::RecordRandom;
 use crate::source::Files;
 use crate::source::Record;
 use crate::transform::{Chain, ChainScratch, Cutter, Draw, Scratch, TransformError, Transformer};
@@ -313,7 +312,7 @@ impl ImageDecoder {
         }
         let Tools { decoder, stepped, scratch, .. } = tools;
         let part = |shape| self.transformer.part(shape, draw);
-        let image = self.decoded(&datum, part, &row.random(), decoder, stepped)?;
+        let image = self.decoded(&datum, part, row, decoder, stepped)?;
         let input = image.shape;
         match &self.cutter {
             None => apply(&self.transformer, &image, draw, DATA, row, scratch)?,
@@ -330,7 +329,7 @@ impl ImageDecoder {
         &self,
         datum: &Datum<'a>,
         part: impl FnOnce(ImageShape) -> Option<Window>,
-        random: &RecordRandom,
+        row: &Row<'_>,
         decoder: &'a mut Decoder,
         stepped: &'a mut Vec<u8>,
     ) -> Result<Image<'a>, RecordCause> {
@@ -338,7 +337,7 @@ impl ImageDecoder {
             return image(&self.transformer, datum, part, self.is_interleaved(), decoder);
         };
         let whole = image(&self.transformer, datum, |_| None, self.is_interleaved(), decoder)?;
-        Ok(step.made(bytes_of(whole, "functions of images")?, random, stepped)?.into())
+        Ok(step.made(bytes_of(whole, "functions of images")?, &row.random(), stepped)?.into())
     }
 
     /// Runs the operations on a record's image, and writes what they make.
@@ -353,7 +352,7 @@ impl ImageDecoder {
         let random = row.random();
         // More crops read other parts.
         let part = |shape| if self.views.is_empty() { chain.part(shape, &random) } else { None };
-        let decoded = self.decoded(datum, part, &random, decoder, stepped)?;
+        let decoded = self.decoded(datum, part, row, decoder, stepped)?;
         let planes = bytes_of(decoded, "operations")?;
         let image = planes.shape;
         let found = self.transformer.output_shape(image)?;

@@ -192,6 +192,50 @@ fn park_many() {
     });
 }
 
+/// Operations, a function of the program, several crops of an image, mixed batches.
+#[test]
+fn what_is_done_to_images_today_allocates_nothing() {
+    let _one = one_at_a_time();
+    if !is_alone(this_test!()) {
+        return;
+    }
+    must_end("a feed whose allocations are counted", || {
+        park_many();
+        let folder = tempfile::tempdir().unwrap();
+        common::write_images(folder.path(), 300, 3, 32, 32);
+        let open = || Box::new(Lmdb::open(folder.path()).unwrap());
+        let today = |feed: FeedBuilder| {
+            let crops = || {
+                Transform::new()
+                    .color(ColorMode::Rgb)
+                    .operations([Operation::random_resized_crop(24), Operation::rand_augment()])
+            };
+            let feed = feed
+                .index(IndexPlace::Memory)
+                .epochs(0)
+                .last_batch(LastBatch::Wrap)
+                .transform(crops().normalize([0.5; 3], [0.5; 3]).operation(Operation::horizontal_flip()));
+            feed.after_decode(
+                |shape| shape,
+                |image, _, made| {
+                    made.copy_from_slice(image.bytes);
+                    Ok(())
+                },
+            )
+        };
+        let viewed = |feed: FeedBuilder| {
+            let view = Transform::new().color(ColorMode::Rgb).operation(Operation::random_resized_crop(9));
+            today(feed).views("local", 3, view)
+        };
+        let mixed = |feed: FeedBuilder| {
+            let mixing = Mixing::new().mixup(0.4).cutmix(1.0);
+            today(feed).mixing(mixing).soft_labels(1000).labels_i64(true)
+        };
+        assert_eq!(calls_of_a_feed(open(), viewed), 0, "several crops of one image");
+        assert_eq!(calls_of_a_feed(open(), mixed), 0, "mixed, with soft labels");
+    });
+}
+
 #[test]
 fn after_the_first_rounds_nothing_allocates() {
     let _one = one_at_a_time();
@@ -223,32 +267,6 @@ fn after_the_first_rounds_nothing_allocates() {
         assert_eq!(calls_of_a_feed(open(), paired), 0, "with targets, in Caffe's sequence");
         assert_eq!(calls_of_a_feed(open(), planned), 0, "by a plan, shuffled");
         assert_eq!(calls_of_a_feed(open(), shared), 0, "as one worker of two");
-        let today = |feed: FeedBuilder| {
-            let crops = || {
-                Transform::new()
-                    .color(ColorMode::Rgb)
-                    .operations([Operation::random_resized_crop(24), Operation::rand_augment()])
-            };
-            let feed = planned(feed)
-                .transform(crops().normalize([0.5; 3], [0.5; 3]).operation(Operation::horizontal_flip()));
-            feed.after_decode(
-                |shape| shape,
-                |image, _, made| {
-                    made.copy_from_slice(image.bytes);
-                    Ok(())
-                },
-            )
-        };
-        let viewed = |feed: FeedBuilder| {
-            let view = Transform::new().color(ColorMode::Rgb).operation(Operation::random_resized_crop(9));
-            today(feed).views("local", 3, view)
-        };
-        let mixed = |feed: FeedBuilder| {
-            let mixing = Mixing::new().mixup(0.4).cutmix(1.0);
-            today(feed).mixing(mixing).soft_labels(1000).labels_i64(true)
-        };
-        assert_eq!(calls_of_a_feed(open(), viewed), 0, "several crops of one image");
-        assert_eq!(calls_of_a_feed(open(), mixed), 0, "mixed, with soft labels");
         // A receipt has a page for each epoch and lane, which is a few allocations, but none for a record or
         // a batch.
         let receipts = |feed: FeedBuilder| planned(feed).receipts(true);

@@ -298,3 +298,51 @@ def test_a_recipe_is_its_operations() -> None:
     ]
     assert recipe == percolator.Transform(color="rgb", operations=operations, **normalized)
     assert recipe != percolator.Transform(recipe="imagenet-eval:20:16", filter="bicubic")
+
+
+def test_images_are_mixed_and_seen_several_times(golden: Path) -> None:
+    common: dict[str, Any] = {
+        "lmdb": golden / "jpg_color_lmdb", "recipe": "imagenet-train:16", "batch_size": 4, "epochs": 1,
+        "last_batch": "drop", "labels_i64": True,
+    }
+    plain = percolator.Feed(**common)
+    feed = percolator.Feed(**common, mixup=0.4, cutmix=1.0, soft_labels=1000)
+    for own_batch, mixed in zip(plain, feed, strict=True):
+        own, found = own_batch["data"].numpy(), mixed["data"].numpy()
+        other, (weight, *weights) = numpy.roll(own, 1, 0), mixed["label_weight"].numpy()
+        assert weights == [weight] * 3
+        assert (mixed["label_mixed"].numpy() == numpy.roll(own_batch["label_i64"].numpy(), 1)).all()
+        assert numpy.allclose(mixed["label_soft"].numpy().sum(1), 1)
+        is_share = numpy.allclose(found, other * (1 - weight) + own * weight, atol=1e-5)
+        assert is_share or ((found == own) | (found == other)).all()
+    view = {"name": "local", "count": 3, "transform": {
+        "color": "rgb", "operations": [{"random_resized_crop": {"height": 8, "width": 8}}]}}
+    batch = next(iter(percolator.Feed(**common, views=[view])))
+    assert batch["local"].numpy().shape == (4, 3, 3, 8, 8)
+
+
+def test_a_loader_gives_the_labels_that_a_loss_takes(golden: Path) -> None:
+    common: dict[str, Any] = {
+        "lmdb": golden / "jpg_color_lmdb", "recipe": "imagenet-train:16", "batch_size": 4,
+        "framework": "numpy",
+    }
+
+    def names(**more: Any) -> list[str]:
+        return list(next(iter(percolator.DataLoader(**common, **more, as_dict=True))))
+
+    assert names() == ["data", "label_i64"]
+    assert names(soft_labels=1000) == ["data", "label_soft"]
+    assert names(mixup=0.2) == ["data", "label_i64", "label_mixed", "label_weight"]
+    assert names(mixup=0.2, soft_labels=1000) == ["data", "label_soft"]
+
+
+def test_orientation_is_a_colour_mode(golden: Path) -> None:
+    def images(color: str) -> list[bytes]:
+        running = percolator.Feed(lmdb=golden / "jpg_exif_lmdb", batch_size=1, epochs=1, color=color)
+        return [batch["data"].numpy().tobytes() for batch in running]
+
+    as_stored, upright = images("rgb"), images("upright")
+    assert len(as_stored) == len(upright) and as_stored != upright
+    assert [sorted(one) for one in as_stored] == [sorted(one) for one in upright]
+    with pytest.raises(ValueError, match="upright"):
+        percolator.Transform(color="turned")

@@ -36,16 +36,16 @@ pub(crate) struct PipelineArgs {
     scaled_decode: bool,
     /// Mix each image of a batch with the one before it: each is a share of itself, of the distribution
     /// Beta(ALPHA, ALPHA). With --cutmix, too, each batch gets either.
-    #[arg(long, value_name = "ALPHA", group = "mixes")]
+    #[arg(long, value_name = "ALPHA")]
     mixup: Option<f64>,
     /// Put a box of the image before it into each image of a batch, of a random area by Beta(ALPHA, ALPHA).
-    #[arg(long, value_name = "ALPHA", group = "mixes")]
+    #[arg(long, value_name = "ALPHA")]
     cutmix: Option<f64>,
     /// Add a field with the share of each of so many classes, label_soft: what mixed images are trained on.
     #[arg(long, value_name = "CLASSES")]
     soft_labels: Option<usize>,
     /// How often a batch is mixed [default: 1].
-    #[arg(long, value_name = "P", requires = "mixes")]
+    #[arg(long, value_name = "P")]
     mix_probability: Option<f64>,
     /// The seed of all that is drawn: crops, mirroring, operations, mixing.
     #[arg(long, default_value_t = 0)]
@@ -100,7 +100,7 @@ impl PipelineArgs {
     }
 
     fn mixing(&self) -> Option<Mixing> {
-        self.mixup.or(self.cutmix)?;
+        self.mixup.or(self.cutmix).or(self.mix_probability)?;
         let mixing = with(Mixing::new(), self.mixup, Mixing::mixup);
         let mixing = with(mixing, self.cutmix, Mixing::cutmix);
         Some(with(mixing, self.mix_probability, Mixing::probability))

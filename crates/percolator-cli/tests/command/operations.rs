@@ -134,6 +134,7 @@ fn batches_are_mixed_by_options() {
     assert_eq!(code, Some(0), "{said}");
     for (args, words) in [
         (["--mixup", "0"], "mixing: the alpha of mixup is 0; it must be from 0.001 to 1000"),
+        (["--mix-probability", "0.5"], "mixing: neither mixup nor cutmix is set"),
         (["--soft-labels", "0"], "soft_labels is 0"),
         (["--soft-labels", "1"], "soft labels are of 1 classes"),
     ] {
