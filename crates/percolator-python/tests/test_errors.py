@@ -126,7 +126,7 @@ UNKNOWN = [
     ({"normalize": True}, r'Feed\(\) has no keyword "normalize": use mean and std'),
     ({"rgb": True}, r'Feed\(\) has no keyword "rgb": use color="rgb"'),
     ({"pad": True}, r'Feed\(\) has no keyword "pad": use last_batch="pad"'),
-    ({"mixup": True}, r'Feed\(\) has no keyword "mixup"$'),
+    ({"blend": True}, r'Feed\(\) has no keyword "blend"$'),
     ({"zzz": 1}, r'Feed\(\) has no keyword "zzz"$'),
 ]
 

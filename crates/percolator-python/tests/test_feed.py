@@ -316,7 +316,7 @@ def test_images_are_mixed_and_seen_several_times(golden: Path) -> None:
         is_share = numpy.allclose(found, other * (1 - weight) + own * weight, atol=1e-5)
         assert is_share or ((found == own) | (found == other)).all()
     view = {"name": "local", "count": 3, "transform": {
-        "color": "rgb", "operations": [{"random_resized_crop": {"height": 8, "width": 8}}]}}
+        "decode": {"color": "rgb"}, "operations": [{"random_resized_crop": {"height": 8, "width": 8}}]}}
     batch = next(iter(percolator.Feed(**common, views=[view])))
     assert batch["local"].numpy().shape == (4, 3, 3, 8, 8)
 
