@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::example::{ExampleFront, Found};
 use super::image_step::ImageStep;
 use super::labels::Labels;
+use super::target::{TARGET, TargetDecoder, TargetValue};
 use super::views::Views;
 use super::{Decoded, RecordDecoder, WorkerSetup};
 use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout};
@@ -13,11 +14,10 @@ use crate::batch::Row;
 use crate::batch::fault::RecordCause;
 use crate::batch::field::Field;
 use crate::batch::mix::MixedFields;
-use crate::source::Files;
 use crate::source::Record;
 use crate::transform::{Chain, ChainScratch, Cutter, Draw, Scratch, TransformError, Transformer};
 use percolator_image::{DecodeError, Decoder, ImageFileDecoder, PIXEL_BYTES_MAX, Planes, Window};
-use percolator_messages::{Datum, Floats, Image, Pixels, Value};
+use percolator_messages::{Datum, Image, Pixels, Value};
 
 /// The names of an image record's fields.
 pub(crate) mod name {
@@ -41,7 +41,6 @@ pub(crate) mod name {
 
 /// The number of the pixel field. The target, if any, and the labels follow it.
 const DATA: usize = 0;
-const TARGET: usize = 1;
 
 /// Decodes image records into rows.
 #[derive(Debug)]
@@ -59,44 +58,28 @@ pub(crate) struct ImageDecoder {
     pub(crate) views: Vec<Views>,
 }
 
-/// Decodes each record's second image.
-#[derive(Debug)]
-pub(crate) struct TargetDecoder {
-    pub(crate) from: TargetValue,
-    pub(crate) transformer: Transformer,
-}
-
-/// Where a record's target is.
-#[derive(Debug)]
-pub(crate) enum TargetValue {
-    /// In the record's companion, from the source with these files.
-    Companion { files: Files },
-    /// In the record itself: the `float_data` beside its pixels.
-    FloatData,
-}
-
 /// What a worker keeps between records.
 #[derive(Debug)]
 pub(crate) struct Tools {
-    decoder: Decoder,
+    pub(super) decoder: Decoder,
     /// What the program's function makes.
     stepped: Vec<u8>,
     chain: ChainScratch,
-    scratch: Scratch,
+    pub(super) scratch: Scratch,
     /// Where the features of a record are, if records are Examples.
     found: Option<Found>,
 }
 
 /// The bytes to which a worker's tools grow: those of the largest use.
 #[derive(Clone, Copy, Debug, Default)]
-struct ToolBytes {
-    decoder: usize,
-    scratch: usize,
+pub(super) struct ToolBytes {
+    pub(super) decoder: usize,
+    pub(super) scratch: usize,
 }
 
 impl ToolBytes {
     /// `decoded` is the shape of the image once it is decoded and resized, `input` that before the transform.
-    fn of(
+    pub(super) fn of(
         transformer: &Transformer,
         datum: &Datum<'_>,
         decoded: ImageShape,
@@ -417,7 +400,7 @@ fn no_image<'a>(record: &[u8], datum: Datum<'a>) -> Result<Datum<'a>, RecordCaus
 }
 
 /// The shape of a record's image, from its header only; reads no pixels.
-fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShape, RecordCause> {
+pub(super) fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShape, RecordCause> {
     if datum.encoded {
         return Ok(percolator_image::shape(datum.data, transformer.decode())?);
     }
@@ -443,7 +426,7 @@ fn bytes_of<'a>(image: Image<'a>, what: &'static str) -> Result<Planes<'a>, Tran
 
 /// A record's image: decoded if it is encoded, put in planes, resized if requested, and otherwise in place.
 /// In a decoded image, what is not in the `part` that is read of it is unspecified.
-fn image<'a>(
+pub(super) fn image<'a>(
     transformer: &Transformer,
     datum: &Datum<'a>,
     part: impl FnOnce(ImageShape) -> Option<Window>,
@@ -483,12 +466,12 @@ pub fn image_of<'a>(datum: &Datum<'a>, decoder: &'a mut ImageFileDecoder) -> Res
 }
 
 /// The shape of a batch of one record whose image has the shape `input`.
-fn batch_shape(transformer: &Transformer, input: ImageShape) -> Result<BatchShape, RecordCause> {
+pub(super) fn batch_shape(transformer: &Transformer, input: ImageShape) -> Result<BatchShape, RecordCause> {
     Ok(transformer.batch_shape(transformer.output_shape(input)?))
 }
 
 /// Checks that an image has its batch's shape, and transforms it into its field.
-fn apply(
+pub(super) fn apply(
     transformer: &Transformer,
     image: &Image<'_>,
     draw: Draw,
@@ -502,105 +485,6 @@ fn apply(
         return Err(RecordCause::Shape { found, batch });
     }
     Ok(transformer.apply(image, draw, row.bytes_mut(field), scratch)?)
-}
-
-impl TargetDecoder {
-    fn shape(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<BatchShape, RecordCause> {
-        let target = self.of(record, datum)?;
-        target.with_origin(|| batch_shape(&self.transformer, target.look()?.0))
-    }
-
-    fn tool_bytes(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<ToolBytes, RecordCause> {
-        let target = self.of(record, datum)?;
-        target.with_origin(|| Ok(target.look()?.1))
-    }
-
-    /// The target of a record.
-    fn of<'a>(&'a self, record: &Record<'a>, datum: &Datum<'a>) -> Result<TargetOf<'a>, RecordCause> {
-        let TargetDecoder { from, transformer } = self;
-        let content = match (from, record.companion) {
-            (TargetValue::FloatData, _) if !datum.floats.is_empty() => Content::Floats(datum.floats),
-            (TargetValue::Companion { files }, Some(value)) => {
-                Content::Companion { files, position: record.id.index, value }
-            }
-            _ => return Err(RecordCause::NoTarget),
-        };
-        Ok(TargetOf { transformer, content })
-    }
-}
-
-/// The target of one record.
-struct TargetOf<'a> {
-    transformer: &'a Transformer,
-    content: Content<'a>,
-}
-
-enum Content<'a> {
-    Floats(Floats<'a>),
-    /// `position` is the record's number over all files.
-    Companion {
-        files: &'a Files,
-        position: u64,
-        value: &'a [u8],
-    },
-}
-
-impl TargetOf<'_> {
-    fn look(&self) -> Result<(ImageShape, ToolBytes), RecordCause> {
-        match self.content {
-            Content::Floats(floats) => {
-                let scratch = floats.len().saturating_mul(size_of::<f32>());
-                Ok((vector(floats).shape, ToolBytes { decoder: 0, scratch }))
-            }
-            Content::Companion { value, .. } => {
-                let datum = Datum::parse(value)?;
-                let input = image_shape(self.transformer, &datum)?;
-                Ok((input, ToolBytes::of(self.transformer, &datum, input, input)?))
-            }
-        }
-    }
-
-    /// Writes the target to its field. `input` is the shape of the record's own image.
-    fn write(
-        &self,
-        input: ImageShape,
-        draw: Draw,
-        row: &mut Row<'_>,
-        tools: &mut Tools,
-    ) -> Result<(), RecordCause> {
-        let Tools { decoder, scratch, .. } = tools;
-        self.with_origin(|| {
-            let image = match self.content {
-                Content::Floats(floats) => vector(floats),
-                Content::Companion { value, .. } => {
-                    let part = |shape| self.transformer.part(shape, draw);
-                    image(self.transformer, &Datum::parse(value)?, part, false, decoder)?
-                }
-            };
-            let sizes_differ = (image.shape.height, image.shape.width) != (input.height, input.width);
-            if sizes_differ && self.transformer.crops() {
-                return Err(RecordCause::TargetSize { target: image.shape, image: input });
-            }
-            apply(self.transformer, &image, draw, TARGET, row, scratch)
-        })
-    }
-
-    /// Adds a companion's source to an error with the companion.
-    fn with_origin<T>(&self, done: impl FnOnce() -> Result<T, RecordCause>) -> Result<T, RecordCause> {
-        done().map_err(|cause| match self.content {
-            Content::Floats(_) => cause,
-            Content::Companion { files, position, .. } => {
-                let path = files.path_of(position).to_owned();
-                RecordCause::Companion { path, cause: Box::new(cause) }
-            }
-        })
-    }
-}
-
-/// The floats as an image of one-pixel channels.
-fn vector(floats: Floats<'_>) -> Image<'_> {
-    let shape = ImageShape { channels: floats.len(), height: 1, width: 1 };
-    Image { shape, pixels: Pixels::F32(floats) }
 }
 
 #[cfg(all(test, not(shuttle)))]

@@ -16,6 +16,7 @@ mod failure;
 pub(crate) mod image;
 pub(crate) mod image_step;
 pub(crate) mod labels;
+pub(crate) mod target;
 pub(crate) mod views;
 
 pub use self::blocks::{RawBytes, Tokens};

@@ -12,7 +12,8 @@ use super::spec::{DecoderSpec, FeedSpec, Receipts, TargetFrom, TargetSpec};
 use crate::bad::{BadAction, BadRecords, Quarantine};
 use crate::decoder::WorkerSetup;
 use crate::decoder::example::ExampleFront;
-use crate::decoder::image::{self, ImageDecoder, TargetDecoder};
+use crate::decoder::image::ImageDecoder;
+use crate::decoder::target::{TargetDecoder, TargetValue};
 use crate::source::paired::Paired;
 use crate::source::{Files, Source};
 use crate::transform::{Cutter, LayerSeeds, TransformError, TransformPlace, Transformer};
@@ -28,7 +29,7 @@ impl FeedBuilder {
         let Sources { source, files, companions } = self.open_sources(seeds)?;
         let image = image.map(|mut image| {
             if let (Some(target), Some(files)) = (&mut image.target, companions) {
-                target.from = image::TargetValue::Companion { files };
+                target.from = TargetValue::Companion { files };
             }
             Arc::new(image)
         });
@@ -87,7 +88,7 @@ impl FeedBuilder {
             None => None,
             Some(target) => {
                 let transformer = transformer(&target.transform, self.spec.root_of(target), target.dtype)?;
-                Some(TargetDecoder { from: image::TargetValue::FloatData, transformer })
+                Some(TargetDecoder { from: TargetValue::FloatData, transformer })
             }
         };
         let cutter = (self.spec.transform_on == TransformPlace::Device).then(|| Cutter::of(&pixels));

@@ -58,7 +58,9 @@ impl ImageOptions {
                 let ending =
                     ending.ok_or("its name has no ending that tells its format: name one for all")?;
                 ending.parse().map_err(|_| {
-                    format!("its name ends with .{ending}, and images are encoded as jpg or png")
+                    format!(
+                        "its name ends with .{ending}, and images are encoded as jpg or png: name one for all"
+                    )
                 })?
             }
         };

@@ -57,6 +57,17 @@ impl Default for PictureOptions {
     }
 }
 
+impl PictureOptions {
+    /// What values are, and the records, evenly spread, whose images are shown.
+    pub(super) fn chosen(&self, data: &DataSet, progress: &Progress) -> Result<(Values, Scan), ScanError> {
+        let values = Values::find(data, self.content, progress)?;
+        values.check_one_image(data)?;
+        let records = scan::count(data, progress)?;
+        let selection = Selection::Spread { wanted: self.count.clamp(1, PICTURES_MAX), records };
+        Ok((values, Scan { selection, on_damage: OnDamage::End, ..Scan::default() }))
+    }
+}
+
 /// Decodes images that are evenly spread over the data set. There are fewer if there are fewer records, and
 /// none if no record has an image.
 ///
@@ -68,11 +79,7 @@ pub fn pictures(
     options: &PictureOptions,
     progress: &Progress,
 ) -> Result<Vec<ShownPicture>, ScanError> {
-    let values = Values::find(data, options.content, progress)?;
-    values.check_one_image(data)?;
-    let records = scan::count(data, progress)?;
-    let selection = Selection::Spread { wanted: options.count.clamp(1, PICTURES_MAX), records };
-    let scan = Scan { selection, on_damage: OnDamage::End, ..Scan::default() };
+    let (values, scan) = options.chosen(data, progress)?;
     let mut pictures = Vec::new();
     scan.run(
         data,

@@ -3,10 +3,10 @@
 use percolator::proto;
 use prost::Message as _;
 
-use super::pictures::{PICTURES_MAX, PictureOptions};
-use crate::content::{ChannelOrder, Picture, Values};
+use super::pictures::PictureOptions;
+use crate::content::{ChannelOrder, Picture};
 use crate::open::DataSet;
-use crate::scan::{self, OnDamage, Progress, Scan, ScanError, Selection};
+use crate::scan::{Progress, ScanError};
 
 /// A record with an image.
 #[non_exhaustive]
@@ -31,11 +31,7 @@ pub fn samples(
     options: &PictureOptions,
     progress: &Progress,
 ) -> Result<Vec<Sample>, ScanError> {
-    let values = Values::find(data, options.content, progress)?;
-    values.check_one_image(data)?;
-    let records = scan::count(data, progress)?;
-    let selection = Selection::Spread { wanted: options.count.clamp(1, PICTURES_MAX), records };
-    let scan = Scan { selection, on_damage: OnDamage::End, ..Scan::default() };
+    let (values, scan) = options.chosen(data, progress)?;
     let mut samples = Vec::new();
     let sample = |number: u64, value: &[u8]| {
         let picture = values.parts(value).ok()?.picture?;
