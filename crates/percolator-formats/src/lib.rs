@@ -1,0 +1,25 @@
+//! Reads training data as other libraries wrote it, in place.
+//!
+//! A [`Shard`] is a file, or a folder that one index describes. Its [`Cursor`] returns [records](Record) in
+//! the order in which they are stored, and goes to a [place](Place). A record's bytes are lent from the
+//! file's map where they lie in one piece. Its [`Grammar`] finds the named parts in them, so the bytes can
+//! travel first, and whoever uses them looks into them.
+//!
+//! Nothing that a file states is trusted: a length is compared with what is there before it is used, a count
+//! that stands in two places is compared, and damage is an error with file, offset and record.
+
+mod error;
+mod file;
+pub mod notation;
+pub mod packed;
+mod shard;
+mod value;
+
+pub use self::error::{Fault, FormatError};
+pub use self::file::{DataFile, FileMap, Lent};
+pub use self::shard::{Cursor, Grammar, Key, Options, Part, Place, Record, Seeks, Shard};
+pub use self::value::{Array, ElementType, Shape, Value};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
