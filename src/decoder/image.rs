@@ -1,9 +1,10 @@
-//! Decodes and transforms images and writes them directly to their row. A record is Caffe's Datum, or an
-//! Example with an image, which stands for one.
+//! Decodes and transforms images and writes them directly to their row. A record is Caffe's Datum, or a
+//! record with an image, an Example for instance, which stands for one.
 
 use std::sync::Arc;
 
-use super::example::{ExampleFront, Found};
+use super::example::Found;
+use super::front::Front;
 use super::image_step::ImageStep;
 use super::labels::Labels;
 use super::target::{TARGET, TargetDecoder, TargetValue};
@@ -45,8 +46,8 @@ const DATA: usize = 0;
 /// Decodes image records into rows.
 #[derive(Debug)]
 pub(crate) struct ImageDecoder {
-    /// Presents a record as a Datum, if it is an Example.
-    pub(crate) front: Option<ExampleFront>,
+    /// Presents a record as a Datum, if it is none.
+    pub(crate) front: Option<Front>,
     pub(crate) transformer: Transformer,
     /// The host's part of the transform, if a device does the rest.
     pub(crate) cutter: Option<Cutter>,
@@ -190,7 +191,7 @@ impl RecordDecoder for ImageDecoder {
             stepped: Vec::new(),
             chain,
             scratch,
-            found: self.front.as_ref().map(ExampleFront::scratch),
+            found: self.front.as_ref().and_then(Front::scratch),
         }
     }
 
@@ -202,7 +203,7 @@ impl RecordDecoder for ImageDecoder {
 
 impl ImageDecoder {
     /// The Datum that the first record of a batch, or of the source, is or stands for.
-    fn first_datum<'a>(&self, record: &Record<'a>) -> Result<Datum<'a>, RecordCause> {
+    fn first_datum<'a>(&'a self, record: &Record<'a>) -> Result<Datum<'a>, RecordCause> {
         match &self.front {
             Some(front) => front.first_datum(record.value),
             None => parsed(record.value),
@@ -211,10 +212,10 @@ impl ImageDecoder {
 
     /// The Datum that a record is, or stands for.
     #[inline]
-    fn datum<'a>(&self, record: &'a [u8], found: &mut Option<Found>) -> Result<Datum<'a>, RecordCause> {
-        match (&self.front, found) {
-            (Some(front), Some(found)) => front.datum(record, found),
-            _ => parsed(record),
+    fn datum<'a>(&'a self, record: &'a [u8], found: &mut Option<Found>) -> Result<Datum<'a>, RecordCause> {
+        match &self.front {
+            Some(front) => front.datum(record, found),
+            None => parsed(record),
         }
     }
 
@@ -251,7 +252,7 @@ impl ImageDecoder {
         for views in &self.views {
             fields.push(views.field(input).map_err(RecordCause::from)?);
         }
-        fields.extend(self.front.iter().flat_map(|front| front.fields().fields()));
+        fields.extend(self.front.iter().flat_map(Front::fields));
         Ok(fields)
     }
 
@@ -263,7 +264,7 @@ impl ImageDecoder {
 
     /// Whether pixels that are not encoded have their channels side by side.
     fn is_interleaved(&self) -> bool {
-        self.front.as_ref().is_some_and(ExampleFront::is_interleaved)
+        self.front.as_ref().is_some_and(Front::is_interleaved)
     }
 
     /// The number of the first label field.
@@ -285,9 +286,8 @@ impl ImageDecoder {
         let draw = row.draw();
         let datum = self.datum(record.value, &mut tools.found)?;
         let Tools { found, .. } = tools;
-        if let (Some(front), Some(found)) = (&self.front, found) {
-            let first = self.view() + self.views.len();
-            front.fields().write(record.value, found, row, first)?;
+        if let Some(front) = &self.front {
+            front.write(record.value, found, row, self.view() + self.views.len())?;
         }
         if let Some(chain) = self.transformer.chain() {
             self.write_chained(chain, &datum, row, tools)?;
@@ -491,7 +491,7 @@ pub(super) fn apply(
 mod tests {
     use super::*;
     use crate::base::shape::Phase;
-    use crate::decoder::example::{ExampleFields, ExampleImage, ImageShapeFrom};
+    use crate::decoder::example::{ExampleFields, ExampleFront, ExampleImage, ImageShapeFrom};
     use crate::transform::{MeanImage, Transform};
     use percolator_image::ColorMode;
 
@@ -520,7 +520,7 @@ mod tests {
             let transformer =
                 Transformer::new(&transform, "".as_ref(), Phase::Train, Dtype::F32, Layout::Nchw);
             let decoder = ImageDecoder {
-                front: front.map(|image| ExampleFront::new(image, &ExampleFields::default())),
+                front: front.map(|image| Front::Example(ExampleFront::new(image, &ExampleFields::default()))),
                 transformer: transformer.expect("the transform is possible"),
                 cutter: None,
                 target: None,

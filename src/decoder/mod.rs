@@ -13,9 +13,11 @@ mod closure;
 mod erased;
 pub(crate) mod example;
 mod failure;
+pub(crate) mod front;
 pub(crate) mod image;
 pub(crate) mod image_step;
 pub(crate) mod labels;
+pub(crate) mod parts;
 pub(crate) mod target;
 pub(crate) mod views;
 

@@ -370,6 +370,36 @@ pub enum ConfigError {
         /// The option.
         option: &'static str,
     },
+    /// Records with named parts, of which none is known to be the image, and none was named.
+    #[error(
+        "the records have named parts ({parts}), and a feed must be told which it feeds: name the image and \
+         its label, or fields ({})",
+        words(
+            ".example(...)",
+            "--image PART --label PART, --fields ...",
+            "image=..., label=..., fields=..."
+        )
+    )]
+    NoPartNamed {
+        /// The parts.
+        parts: String,
+    },
+    /// Joined sources whose records have other parts.
+    #[error(
+        "{} has the parts {found}, but {} has {wanted}: feed them apart",
+        shown::path(path),
+        shown::path(first)
+    )]
+    PartsDiffer {
+        /// The first source.
+        first: PathBuf,
+        /// Its parts.
+        wanted: String,
+        /// The other one.
+        path: PathBuf,
+        /// Its parts.
+        found: String,
+    },
     /// A batch would be larger than memory can address.
     #[error("a batch of {batch_size} records of {record} does not fit the address space; make it smaller")]
     BatchTooLarge {

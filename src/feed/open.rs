@@ -10,12 +10,14 @@ use super::resolve::of_source;
 use super::sources::Opening;
 use super::spec::{DecoderSpec, FeedSpec, Receipts, TargetFrom, TargetSpec};
 use crate::bad::{BadAction, BadRecords, Quarantine};
-use crate::decoder::WorkerSetup;
-use crate::decoder::example::ExampleFront;
+use crate::decoder::example::{ExampleFields, ExampleFront, ExampleImage};
+use crate::decoder::front::Front;
 use crate::decoder::image::ImageDecoder;
+use crate::decoder::parts::{PartFields, PartsDecoder, PartsFront};
 use crate::decoder::target::{TargetDecoder, TargetValue};
+use crate::decoder::{ErasedDecoder, WorkerSetup};
 use crate::source::paired::Paired;
-use crate::source::{Files, Source};
+use crate::source::{Files, RecordParts, Source};
 use crate::transform::{Cutter, LayerSeeds, TransformError, TransformPlace, Transformer};
 use crate::workers::processor::{OnBad, Processor};
 use percolator_files::caller::words;
@@ -24,9 +26,12 @@ impl FeedBuilder {
     /// Opens the source, and that of the targets if they have their own, and reads what the transforms need.
     pub(super) fn open(&self, seeds: &LayerSeeds) -> Result<Opened, FeedError> {
         self.check_own_steps()?;
-        let decoder = self.attached_decoder()?;
-        let image = if decoder.is_none() { Some(self.transformers()?) } else { None };
+        let mut decoder = self.attached_decoder()?;
+        let mut image = if decoder.is_none() { Some(self.transformers()?) } else { None };
         let Sources { source, files, companions } = self.open_sources(seeds)?;
+        if let Some(parts) = parts_of(&*source)? {
+            self.decode_parts(parts, &mut decoder, &mut image)?;
+        }
         let image = image.map(|mut image| {
             if let (Some(target), Some(files)) = (&mut image.target, companions) {
                 target.from = TargetValue::Companion { files };
@@ -47,6 +52,34 @@ impl FeedBuilder {
             setup: WorkerSetup { is_past_caches: false },
         };
         Ok(Opened { source, processor, image })
+    }
+
+    /// Decodes named parts in place of an Example's features, or of a Datum. A decoder that the program
+    /// attached gets the records as they are.
+    fn decode_parts(
+        &self,
+        parts: Arc<dyn RecordParts>,
+        decoder: &mut Option<Arc<dyn ErasedDecoder>>,
+        image: &mut Option<ImageDecoder>,
+    ) -> Result<(), ConfigError> {
+        let no_fields = ExampleFields::default();
+        let (named, fields) = match &self.spec.decoder {
+            DecoderSpec::Attached => return Ok(()),
+            DecoderSpec::Example { fields, image } => (image.clone(), fields),
+            DecoderSpec::Image => {
+                let (name, label) =
+                    parts.image().ok_or_else(|| ConfigError::NoPartNamed { parts: parts.description() })?;
+                let image = ExampleImage::encoded(name);
+                (Some(label.into_iter().fold(image, ExampleImage::label)), &no_fields)
+            }
+        };
+        match (named, image) {
+            (Some(named), Some(image)) => {
+                image.front = Some(Front::Parts(PartsFront::new(parts, named, fields)));
+            }
+            _ => *decoder = Some(Arc::new(PartsDecoder(PartFields::new(parts, fields)))),
+        }
+        Ok(())
     }
 
     /// What becomes of bad records, with the file that names them.
@@ -93,7 +126,9 @@ impl FeedBuilder {
         };
         let cutter = (self.spec.transform_on == TransformPlace::Device).then(|| Cutter::of(&pixels));
         let front = match &self.spec.decoder {
-            DecoderSpec::Example { fields, image: Some(image) } => Some(ExampleFront::new(image, fields)),
+            DecoderSpec::Example { fields, image: Some(image) } => {
+                Some(Front::Example(ExampleFront::new(image, fields)))
+            }
             _ => None,
         };
         Ok(ImageDecoder {
@@ -145,6 +180,20 @@ impl FeedSpec {
     fn root_of<'a>(&'a self, target: &'a TargetSpec) -> &'a Path {
         target.root.as_deref().unwrap_or(&self.root)
     }
+}
+
+/// What finds the parts of a source's records, if they have parts. Sources that are joined have the same.
+fn parts_of(source: &dyn Source) -> Result<Option<Arc<dyn RecordParts>>, ConfigError> {
+    let Some(parts) = source.record_parts() else { return Ok(None) };
+    let wanted = parts.description();
+    for other in source.parts() {
+        let found = other.record_parts().map_or_else(|| "none".to_owned(), |parts| parts.description());
+        if found != wanted {
+            let (first, path) = (source.parts()[0].path().to_owned(), other.path().to_owned());
+            return Err(ConfigError::PartsDiffer { first, wanted, path, found });
+        }
+    }
+    Ok(Some(parts))
 }
 
 /// A source, and what decodes its records.

@@ -22,6 +22,7 @@ pub mod leveldb;
 pub(crate) mod lmdb;
 mod page_cache;
 pub(crate) mod paired;
+mod parts;
 pub(crate) mod run;
 pub(crate) mod samples;
 pub mod tfrecord;
@@ -44,13 +45,14 @@ pub use self::held_bytes::HeldBytes;
 pub use self::identity::Identity;
 pub(crate) use self::identity::{FIRST, INDEX, LAST};
 pub use self::image_list::{ImageList, ImageListError, ListedFile};
-pub use self::index::IndexPlace;
+pub use self::index::{IndexPlace, PlaceIndex};
 pub use self::joined::Joined;
 pub(crate) use self::lenders::LENDERS_BYTES;
 pub use self::lenders::Lender;
 pub use self::leveldb::LevelDb;
 pub use self::lmdb::{Lmdb, LmdbError, LmdbOptions};
 pub use self::paired::Matching;
+pub use self::parts::{Part, PartFault, RecordParts};
 pub(crate) use self::run::{COMPANION_BYTES, NUMBER_BYTES, PLACE_BYTES};
 pub use self::run::{Record, Run};
 pub use self::tfrecord::TfRecord;
@@ -157,6 +159,11 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// these, and not with it. None of them may lead back here.
     fn parts(&self) -> &[Arc<dyn Source>] {
         &[]
+    }
+
+    /// What finds the named parts in its records, if they have any.
+    fn record_parts(&self) -> Option<Arc<dyn RecordParts>> {
+        None
     }
 
     /// Whether neighbouring records may have different [lenders](Lender). If so, holders of several records

@@ -26,6 +26,7 @@ mod made;
 mod own_checksums;
 mod own_sources;
 mod panics;
+mod parts;
 mod programs;
 mod quarantine;
 mod reader;

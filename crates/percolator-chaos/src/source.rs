@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use percolator::record::RecordId;
 use percolator::source::{
-    Cursor, Entry, Files, HeldBytes, Identity, IndexPlace, Passes, Run, Source, SourceError, SpareBuffers,
-    VerifiesLater,
+    Cursor, Entry, Files, HeldBytes, Identity, IndexPlace, Passes, RecordParts, Run, Source, SourceError,
+    SpareBuffers, VerifiesLater,
 };
 
 use crate::fault::{Effect, Place};
@@ -101,6 +101,10 @@ impl Source for ChaosSource {
 
     fn files(&self) -> Files {
         self.inner.files()
+    }
+
+    fn record_parts(&self) -> Option<Arc<dyn RecordParts>> {
+        self.inner.record_parts()
     }
 
     fn has_several_lenders(&self) -> bool {

@@ -103,15 +103,15 @@ impl FromIterator<ExampleField> for ExampleFields {
 /// A feature of an Example, and the field that it becomes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExampleField {
-    pub(super) field: Field,
-    pub(super) feature: Arc<str>,
-    pub(super) elements: Elements,
-    pub(super) missing: Missing,
+    pub(in crate::decoder) field: Field,
+    pub(in crate::decoder) feature: Arc<str>,
+    pub(in crate::decoder) elements: Elements,
+    pub(in crate::decoder) missing: Missing,
 }
 
 /// What a field's elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Elements {
+pub(in crate::decoder) enum Elements {
     /// The values of an `int64_list` or a `float_list`, whichever matches the field's type.
     Values,
     /// The bytes of the only string of a `bytes_list`.
@@ -122,7 +122,7 @@ pub(super) enum Elements {
 
 /// What a record without the feature gets.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Missing {
+pub(in crate::decoder) enum Missing {
     /// It causes an error.
     Error,
     /// No elements.
@@ -242,7 +242,7 @@ impl ExampleField {
     }
 
     /// The places of several strings, and the most bytes of each.
-    pub(super) fn strings_shape(&self) -> Option<(Vec<usize>, usize)> {
+    pub(in crate::decoder) fn strings_shape(&self) -> Option<(Vec<usize>, usize)> {
         match self.field.kind() {
             FieldKind::Fixed(extents) if self.elements == Elements::Strings => {
                 let (max, shape) = extents.split_last()?;
@@ -253,7 +253,7 @@ impl ExampleField {
     }
 
     /// Whether a record may have fewer elements than there is room for.
-    pub(super) fn has_most(&self) -> bool {
+    pub(in crate::decoder) fn has_most(&self) -> bool {
         match self.elements {
             Elements::Strings => self.missing == Missing::Empty,
             Elements::Values | Elements::Bytes => !matches!(self.field.kind(), FieldKind::Fixed(_)),

@@ -21,6 +21,7 @@ mod image;
 mod lookup;
 mod parse;
 
+pub(super) use self::fields::{Elements, Missing};
 pub use self::fields::{ExampleField, ExampleFields, ExampleFieldsError};
 pub use self::grammar::GrammarError;
 pub(crate) use self::image::ExampleFront;

@@ -8,12 +8,14 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod folders;
+mod places;
 mod sidecar;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use self::folders::sidecars;
+pub use self::places::PlaceIndex;
 pub(super) use self::sidecar::{Damage, Kind};
 use self::sidecar::{Sidecar, Unusable};
 use super::Identity;

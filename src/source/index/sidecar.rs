@@ -37,6 +37,8 @@ pub(in crate::source) enum Kind {
     Lmdb = 1,
     LevelDb = 2,
     TfRecord = 3,
+    /// A source of another package, whose identity says what its places mean.
+    Other = 4,
 }
 
 impl Kind {
@@ -44,7 +46,7 @@ impl Kind {
     pub(super) fn numbers(self) -> u64 {
         match self {
             Kind::Lmdb | Kind::TfRecord => 1,
-            Kind::LevelDb => 2,
+            Kind::LevelDb | Kind::Other => 2,
         }
     }
 }

@@ -10,8 +10,8 @@ use percolator_files::checksum::crc32c;
 use percolator_files::parallel::try_map;
 
 use super::{
-    Cursor, Entry, Files, HeldBytes, Identity, IndexPlace, Passes, Run, Source, SourceError, SpareBuffers,
-    VerifiesLater,
+    Cursor, Entry, Files, HeldBytes, Identity, IndexPlace, Passes, RecordParts, Run, Source, SourceError,
+    SpareBuffers, VerifiesLater,
 };
 use crate::record::RecordId;
 
@@ -60,7 +60,9 @@ impl Joined {
         self
     }
 
-    pub(crate) fn of(sources: Vec<Arc<dyn Source>>) -> Self {
+    /// Joins sources in this order. A feed of none has no record.
+    #[must_use]
+    pub fn of(sources: Vec<Arc<dyn Source>>) -> Self {
         let (path, files) = (PathBuf::new(), Files::of([]));
         let mut joined =
             Joined { path, sources: Vec::with_capacity(sources.len()), files, commit: Ok(Some(0)) };
@@ -231,6 +233,11 @@ impl Source for Joined {
 
     fn parts(&self) -> &[Arc<dyn Source>] {
         &self.sources
+    }
+
+    /// Those of the first source. A feed checks that the others describe theirs alike.
+    fn record_parts(&self) -> Option<Arc<dyn RecordParts>> {
+        self.sources.first()?.record_parts()
     }
 
     fn has_several_lenders(&self) -> bool {
