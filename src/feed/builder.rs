@@ -23,7 +23,7 @@ use crate::order::{
 use crate::receipt::DataDigest;
 use crate::snapshot::Snapshot;
 use crate::source::leveldb::LogGaps;
-use crate::source::{Access, IndexPlace, Source};
+use crate::source::{Access, IndexPlace, Opener, Source};
 use crate::transform::{Transform, TransformPlace};
 
 /// Describes a feed. Options that are not set have Caffe's defaults, if Caffe has any.
@@ -58,6 +58,8 @@ pub(super) struct Attached {
     pub(super) sources: Vec<Arc<dyn Source>>,
     /// One for each [`SourceSpec::Attached`] of its target, in order.
     pub(super) target_sources: Vec<Arc<dyn Source>>,
+    /// What opens files of other formats.
+    pub(super) opener: Option<Arc<dyn Opener>>,
     pub(super) decoding: Decoding,
     pub(super) own_steps: OwnSteps,
     /// One for each name in the spec; `None` if the devices are found by their names.
@@ -153,6 +155,13 @@ impl FeedBuilder {
         }
         self.attached.names_sources = true;
         self.attached.sources.push(Arc::new(source));
+        self
+    }
+
+    /// Attaches what opens files of formats that the crate does not read itself ([`SourceSpec::Files`]): that
+    /// of the package `percolator-formats`, or one of the program's own.
+    pub fn opener(mut self, opener: impl Opener + 'static) -> Self {
+        self.attached.opener = Some(Arc::new(opener));
         self
     }
 

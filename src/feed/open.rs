@@ -159,7 +159,8 @@ impl FeedBuilder {
             target.check_attached(&self.attached.target_sources)?;
         }
         let method = words(".source(...)", "a program", "lmdb=, leveldb=, tfrecord= or image_list=");
-        let opening = Opening { spec, method, root: &spec.root, seeds };
+        let opener = self.attached.opener.as_deref();
+        let opening = Opening { spec, method, root: &spec.root, seeds, opener };
         let source = opening.open(&spec.sources, &self.attached.sources)?;
         let files = source.files();
         let Some(target @ TargetSpec { from: TargetFrom::Paired { sources, matching }, .. }) = &spec.target

@@ -11,7 +11,7 @@ use crate::source::joined::Joined;
 use crate::source::leveldb::LevelDb;
 use crate::source::lmdb::Lmdb;
 use crate::source::tfrecord::{Compression, TfRecord};
-use crate::source::{Source, SourceError};
+use crate::source::{Opener, Source, SourceError, WantedFiles};
 use crate::transform::{LayerKind, LayerSeeds};
 use percolator_files::shown;
 
@@ -33,9 +33,10 @@ impl SourceSpec {
         match *self {
             SourceSpec::Attached { .. } => None,
             SourceSpec::ImageList { shuffle, rand_skip, .. } => Some(ListOrder { shuffle, rand_skip }),
-            SourceSpec::Lmdb { .. } | SourceSpec::LevelDb { .. } | SourceSpec::TfRecord { .. } => {
-                Some(ListOrder { shuffle: false, rand_skip: 0 })
-            }
+            SourceSpec::Lmdb { .. }
+            | SourceSpec::LevelDb { .. }
+            | SourceSpec::TfRecord { .. }
+            | SourceSpec::Files { .. } => Some(ListOrder { shuffle: false, rand_skip: 0 }),
         }
     }
 }
@@ -77,6 +78,8 @@ pub(super) struct Opening<'a> {
     /// Where relative paths start.
     pub(super) root: &'a Path,
     pub(super) seeds: &'a LayerSeeds,
+    /// What opens files of other formats.
+    pub(super) opener: Option<&'a dyn Opener>,
 }
 
 impl Opening<'_> {
@@ -99,6 +102,9 @@ impl Opening<'_> {
                 SourceSpec::TfRecord { path, compression } => {
                     opened.extend(self.open_tfrecord(path, *compression)?);
                 }
+                SourceSpec::Files { path, format, settings } => {
+                    opened.extend(self.open_files(path, format.as_deref(), settings)?);
+                }
                 named => opened.push(self.open_named(named)?),
             }
         }
@@ -109,7 +115,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Opens the files that a path means. To a mixture, all of them are one database.
+    /// Opens the files that a path means.
     fn open_tfrecord(
         &self,
         path: &Path,
@@ -120,11 +126,32 @@ impl Opening<'_> {
             Some(compression) => options.compression(compression),
             None => options,
         };
-        let files = options.open_each(self.root, path)?;
+        Ok(self.as_databases(options.open_each(self.root, path)?))
+    }
+
+    /// Has the program's opener open files of another format.
+    fn open_files(
+        &self,
+        path: &Path,
+        format: Option<&str>,
+        settings: &[(String, String)],
+    ) -> Result<Vec<Arc<dyn Source>>, FeedError> {
+        let opener = self.opener.ok_or_else(|| ConfigError::NotAttached {
+            what: "opener",
+            name: Some(shown::path(path).to_string()),
+            method: ".opener(...)",
+        })?;
+        let (access, parts) = (self.spec.access, self.spec.parts_used());
+        let wanted = WantedFiles { path, root: self.root, format, settings, access, parts };
+        Ok(self.as_databases(opener.open(&wanted)?))
+    }
+
+    /// The files that one path means, as one database if the feed is a mixture of databases.
+    fn as_databases(&self, files: Vec<Arc<dyn Source>>) -> Vec<Arc<dyn Source>> {
         if files.len() == 1 || self.spec.schedule.mix.is_empty() {
-            return Ok(files);
+            return files;
         }
-        Ok(vec![Arc::new(Joined::of(files))])
+        vec![Arc::new(Joined::of(files))]
     }
 
     fn open_named(&self, source: &SourceSpec) -> Result<Arc<dyn Source>, SourceError> {
@@ -153,7 +180,7 @@ impl Opening<'_> {
                     _ => list,
                 })
             }
-            SourceSpec::Attached { .. } | SourceSpec::TfRecord { .. } => {
+            SourceSpec::Attached { .. } | SourceSpec::Files { .. } | SourceSpec::TfRecord { .. } => {
                 unreachable!("these are opened in their own ways")
             }
         })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::net::NetLayer;
 use crate::bad::BadRecords;
 use crate::base::shape::{Dtype, Layout, Phase};
-use crate::decoder::example::{ExampleFields, ExampleImage};
+use crate::decoder::example::{ExampleField, ExampleFields, ExampleImage, ImageShapeFrom};
 use crate::order::{BatchSize, Schedule};
 use crate::source::leveldb::LogGaps;
 use crate::source::tfrecord::Compression;
@@ -184,6 +184,18 @@ pub enum SourceSpec {
         /// The most lines that are skipped at the start, by a random number.
         #[cfg_attr(feature = "serde", serde(default))]
         rand_skip: u32,
+    },
+    /// Files of another format, which the program's [opener](crate::FeedBuilder::opener) opens: tar, Parquet,
+    /// and the others of the package `percolator-formats`.
+    Files {
+        /// A file, a folder, or a pattern.
+        path: PathBuf,
+        /// The format; told by content and name if `None`.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        format: Option<String>,
+        /// Options of the format, by their names.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+        settings: Vec<(String, String)>,
     },
     /// A source that a program attaches with [`FeedBuilder::source`](crate::FeedBuilder::source).
     Attached {
@@ -412,6 +424,12 @@ impl SourceSpec {
         SourceSpec::TfRecord { path: path.into(), compression: None }
     }
 
+    /// Files of another format, told by content and name.
+    #[must_use]
+    pub fn files(path: impl Into<PathBuf>) -> Self {
+        SourceSpec::Files { path: path.into(), format: None, settings: Vec::new() }
+    }
+
     /// A Caffe LevelDB.
     #[must_use]
     pub fn leveldb(path: impl Into<PathBuf>) -> Self {
@@ -420,6 +438,24 @@ impl SourceSpec {
 }
 
 impl FeedSpec {
+    /// The features, or the parts of a record, that the feed uses; `None` if it may use all of them: if
+    /// nothing names them, or receipts hash whole records.
+    pub(super) fn parts_used(&self) -> Option<Vec<String>> {
+        let DecoderSpec::Example { fields, image } = &self.decoder else { return None };
+        if self.receipts == Receipts::Contents {
+            return None;
+        }
+        let of_image = image.iter().flat_map(|image| {
+            let shape = match image.shape_from() {
+                Some(ImageShapeFrom::Feature(name)) => Some(&**name),
+                _ => None,
+            };
+            [Some(image.feature_name()), image.label_name(), shape].into_iter().flatten()
+        });
+        let of_fields = fields.fields().iter().map(ExampleField::feature_name);
+        Some(of_image.chain(of_fields).map(str::to_owned).collect())
+    }
+
     /// The transform, with the feed's own `scaled_decode`.
     pub(super) fn whole_transform(&self) -> Transform {
         let transform = self.transform.clone();

@@ -8,15 +8,21 @@
 //! Nothing that a file states is trusted: a length is compared with what is there before it is used, a count
 //! that stands in two places is compared, and damage is an error with file, offset and record.
 
+mod data_set;
 mod error;
+#[cfg(feature = "feed")]
+pub mod feed;
 mod file;
+mod kinds;
 pub mod notation;
 pub mod packed;
 mod shard;
 mod value;
 
+pub use self::data_set::DataSet;
 pub use self::error::{Fault, FormatError};
 pub use self::file::{DataFile, FileMap, Lent};
+pub use self::kinds::format_of;
 pub use self::shard::{Cursor, Grammar, Key, Options, Part, Place, Record, Seeks, Shard};
 pub use self::value::{Array, ElementType, Shape, Value};
 

@@ -295,6 +295,13 @@ pub fn shape(file: &[u8], wanted: &Decode) -> Result<ImageShape, DecodeError> {
     wanted.output(&contents(file, wanted)?)
 }
 
+/// Whether a file begins as one of the formats that are decoded, or may be, if they are [built
+/// in](DecodeError::NotBuiltIn).
+#[must_use]
+pub fn is_image(file: &[u8]) -> bool {
+    format::Format::of(file).is_ok()
+}
+
 /// The number of pixels of a file's own image, before it is turned and resized, in whole blocks if it has
 /// any. No pixel is decoded.
 ///

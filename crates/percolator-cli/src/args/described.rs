@@ -6,6 +6,7 @@ use anyhow::ensure;
 use percolator::FeedBuilder;
 use percolator::feed::{FeedSpec, SourceSpec};
 use percolator_files::shown;
+use percolator_formats::feed::Formats;
 
 /// A feed, and what its arguments determine.
 pub(crate) struct Described {
@@ -25,7 +26,8 @@ impl Described {
         let paths = spec.sources.iter().filter_map(|source| match source {
             SourceSpec::Lmdb { path, .. }
             | SourceSpec::LevelDb { path }
-            | SourceSpec::TfRecord { path, .. } => Some(path),
+            | SourceSpec::TfRecord { path, .. }
+            | SourceSpec::Files { path, .. } => Some(path),
             _ => None,
         });
         let origin = match paths.collect::<Vec<_>>()[..] {
@@ -34,6 +36,6 @@ impl Described {
                 paths.iter().map(|path| shown::path(path).to_string()).collect::<Vec<_>>().join(", ").into()
             }
         };
-        Ok(Described { origin, feed: spec.into(), has_labels: true })
+        Ok(Described { origin, feed: FeedBuilder::from(spec).opener(Formats), has_labels: true })
     }
 }

@@ -11,7 +11,8 @@ use crate::args::with;
 /// Records that are `tf.train.Example`. Without these options, records are Caffe's.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ExampleArgs {
-    /// Read tf.train.Example, and make fields of these features: NAME:TYPE, separated by commas
+    /// Make fields of these features of tf.train.Examples, or of these parts of another library's records:
+    /// NAME:TYPE, separated by commas
     ///
     /// i64              one value
     /// i64[128]         exactly 128 values; f32[3x4]: exactly 12
@@ -29,8 +30,8 @@ pub(crate) struct ExampleArgs {
     /// "a.b" as ab:i64.
     #[arg(long, verbatim_doc_comment, value_name = "FIELDS")]
     pub(crate) fields: Option<ExampleFields>,
-    /// Read tf.train.Example, and take the image in this feature: a JPEG or PNG, or raw pixels with
-    /// --image-shape. It is transformed as Caffe's images are.
+    /// Take the image in this feature of tf.train.Examples, or in this part of another library's records: a
+    /// JPEG or PNG, or raw pixels with --image-shape. It is transformed as Caffe's images are.
     #[arg(long, value_name = "FEATURE")]
     image: Option<String>,
     /// The image's pixels are raw: their shape, or the feature that has it, in the order of --image-order.
@@ -39,7 +40,7 @@ pub(crate) struct ExampleArgs {
     /// The order of raw pixels, and of their shape.
     #[arg(long, value_enum, default_value_t, requires = "image_shape")]
     image_order: ImageOrder,
-    /// The feature that is the image's label, one integer.
+    /// The feature or the part that is the image's label, one integer.
     #[arg(long, value_name = "FEATURE", requires = "image")]
     label: Option<String>,
 }

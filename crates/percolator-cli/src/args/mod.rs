@@ -5,7 +5,8 @@
 //! a net's state, how data are opened, a transform; choices   this file; operations
 //! lengths of time; numbers of bytes; addresses to listen at      durations, sizes, addresses
 //! a whole data set                                           data_set
-//! Examples' features                                         fields
+//! Examples' features; records' named parts                    fields
+//! data of other libraries; the records of any format           formats, records
 //! a feed and its pipeline                                    input, pipeline
 //! an order of a job                                          job
 //! the records of processes                                   metadata
@@ -16,11 +17,13 @@ pub(crate) mod data_set;
 pub(crate) mod described;
 pub(crate) mod durations;
 pub(crate) mod fields;
+pub(crate) mod formats;
 pub(crate) mod input;
 pub(crate) mod job;
 pub(crate) mod metadata;
 mod operations;
 pub(crate) mod pipeline;
+pub(crate) mod records;
 pub(crate) mod sizes;
 pub(crate) mod source;
 

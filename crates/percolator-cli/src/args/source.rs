@@ -13,6 +13,7 @@ use percolator_files::what::{self, Thing};
 use percolator_files::{input_file, shown};
 
 use crate::args::described::Described;
+use crate::args::formats::FormatArgs;
 use crate::args::{OpenArgs, StateArgs, TransformArgs, with};
 use crate::terminal::out::tell;
 
@@ -22,9 +23,10 @@ pub(crate) const WHAT_TO_READ: [&str; 5] = ["paths", "net", "lmdb", "leveldb", "
 /// What to read, as given.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
-    /// A Caffe net (a .prototxt or a .caffemodel), whose data layer is read, or data: an LMDB, a LevelDB, or
-    /// TFRecord files (a file, a folder, or a quoted pattern such as 'train-*'). Several of them are one data
-    /// set, in this order.
+    /// A Caffe net (a .prototxt or a .caffemodel), whose data layer is read, or data: an LMDB, a LevelDB,
+    /// TFRecord files (a file, a folder, or a quoted pattern such as 'train-*'), or data of another library:
+    /// tar, Parquet, Arrow, JSON lines, MDS, LitData, RecordIO, NPY, HDF5 and more. Several of them are one
+    /// data set, in this order.
     #[arg(value_name = "PATH", required_unless_present_any = ["net", "lmdb", "leveldb", "tfrecord"])]
     paths: Vec<PathBuf>,
     /// Read this file as a net, whatever it looks like.
@@ -39,6 +41,8 @@ pub(crate) struct SourceArgs {
     /// Read this path as TFRecord files.
     #[arg(long, value_name = "PATH", hide = true)]
     tfrecord: Vec<PathBuf>,
+    #[command(flatten)]
+    formats: FormatArgs,
 }
 
 /// What is read.
@@ -47,7 +51,11 @@ pub(crate) enum Source {
     /// A net, whose data layer says what is read.
     Net(PathBuf),
     /// Databases whose records follow one another.
-    Databases(Vec<Database>),
+    Databases {
+        databases: Vec<Database>,
+        /// How those of other libraries are read.
+        formats: FormatArgs,
+    },
 }
 
 #[derive(Debug)]
@@ -63,12 +71,14 @@ pub(crate) enum Format {
     Lmdb,
     LevelDb,
     TfRecord,
+    /// As another library stores them.
+    Other,
 }
 
 impl SourceArgs {
     /// Whether there is a source.
     pub(crate) fn is_given(&self) -> bool {
-        let SourceArgs { paths, net, lmdb, leveldb, tfrecord } = self;
+        let SourceArgs { paths, net, lmdb, leveldb, tfrecord, formats: _ } = self;
         net.is_some() || [paths, lmdb, leveldb, tfrecord].iter().any(|paths| !paths.is_empty())
     }
 
@@ -86,6 +96,14 @@ impl SourceArgs {
         let is_alone = self.paths.len() == 1 && former.iter().all(|(_, paths, _)| paths.is_empty());
         let mut databases = Vec::new();
         for path in &self.paths {
+            if !self.formats.is_given() && is_database(&root.join(path)) {
+                databases.push(Database { format: format_of(path, root)?, path: path.clone() });
+                continue;
+            }
+            if self.formats.is_of_another(&root.join(path)) {
+                databases.push(Database { format: Format::Other, path: path.clone() });
+                continue;
+            }
             match net_of(path, root) {
                 None => databases.push(Database { format: format_of(path, root)?, path: path.clone() }),
                 Some(net) if is_alone => return Ok(Source::Net(net)),
@@ -101,8 +119,13 @@ impl SourceArgs {
             }
             databases.extend(paths.iter().map(|path| Database { format, path: path.clone() }));
         }
-        Ok(Source::Databases(databases))
+        Ok(Source::Databases { databases, formats: self.formats.clone() })
     }
+}
+
+/// Whether a folder is a database by the file that every one has.
+fn is_database(path: &Path) -> bool {
+    ["data.mdb", "CURRENT"].iter().any(|file| path.join(file).exists())
 }
 
 /// The net that a path means, if it is one. What is below the root goes before a net beside it.
@@ -171,7 +194,7 @@ impl Source {
     fn databases(&self) -> &[Database] {
         match self {
             Source::Net(_) => &[],
-            Source::Databases(databases) => databases,
+            Source::Databases { databases, .. } => databases,
         }
     }
 
@@ -215,12 +238,13 @@ impl Source {
                 shown::path(path)
             ),
             Source::Net(path) => state.layer_of(&Net::open(path)?, path)?,
-            Source::Databases(databases) => {
+            Source::Databases { databases, formats } => {
                 let name = &state.open.database;
                 Described::of_sources(databases.iter().map(|Database { format, path }| match format {
                     Format::Lmdb => SourceSpec::Lmdb { path: path.clone(), name: name.clone() },
                     Format::LevelDb => SourceSpec::leveldb(path),
                     Format::TfRecord => SourceSpec::tfrecord(path),
+                    Format::Other => formats.spec_of(path),
                 }))?
             }
         };
@@ -255,7 +279,7 @@ mod tests {
         let source = source.found(root, true).map_err(|error| error.to_string())?;
         Ok(match &source {
             Source::Net(path) => format!("net {}", path.display()),
-            Source::Databases(data) => {
+            Source::Databases { databases: data, .. } => {
                 let one = |data: &Database| format!("{:?} {}", data.format, data.path.display());
                 data.iter().map(one).collect::<Vec<_>>().join(", ")
             }

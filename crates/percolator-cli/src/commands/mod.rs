@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! feeds       feed, serve, watch, bench, doctor, dump
-//! data sets   inspect, verify, convert, prepare, mean, digest, plan
+//! data sets   inspect, cat, extract, verify, convert, prepare, mean, digest, plan
 //! jobs        verify_run, leases, checkpoints
 //! models      model
 //! others      devices, completions, man; version, which is an option
 //! ```
 
 mod bench;
+mod cat;
 mod checkpoints;
 mod completions;
 mod convert;
@@ -16,6 +17,7 @@ mod devices;
 mod digest;
 mod doctor;
 mod dump;
+mod extract;
 mod feed;
 mod inspect;
 mod leases;
@@ -49,7 +51,7 @@ percolator help COMMAND lists the options of a command.";
 /// The subcommands, as the help lists them: by what they are about.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Feeds", &["feed", "serve", "watch", "bench", "doctor", "dump"]),
-    ("Data sets", &["inspect", "verify", "convert", "prepare", "mean", "digest", "plan"]),
+    ("Data sets", &["inspect", "cat", "extract", "verify", "convert", "prepare", "mean", "digest", "plan"]),
     ("Jobs", &["verify-run", "leases", "checkpoints"]),
     ("Models", &["model"]),
     ("Others", &["devices", "completions", "man"]),
@@ -93,6 +95,10 @@ enum Command {
     Dump(dump::Dump),
     /// Show what a data set or a model holds: records, keys, shapes, encodings, labels, duplicates.
     Inspect(inspect::Inspect),
+    /// Print the records of data of any format, with their named parts.
+    Cat(cat::Cat),
+    /// Write one part of a record to a file: an image, a text.
+    Extract(extract::Extract),
     /// Read, check, parse and decode every record of a data set, on all processors.
     ///
     /// All that is wrong is listed, and the exit code is then 1.
@@ -178,6 +184,8 @@ impl Cli {
             Command::Prepare(prepare) => prepare.run(),
             Command::Mean(mean) => mean.run(),
             Command::Inspect(inspect) => inspect.run(),
+            Command::Cat(cat) => cat.run(),
+            Command::Extract(extract) => extract.run(),
             Command::Digest(digest) => digest.run(),
             Command::Plan(plan) => plan.run(),
             Command::Leases(leases) => leases.run(),

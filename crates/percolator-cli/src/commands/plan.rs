@@ -141,8 +141,8 @@ impl Plan {
         }
         let source = self.source.found(Path::new(""), self.json)?;
         source.check_open(&self.open)?;
-        let databases = match &source {
-            Source::Databases(databases) => databases,
+        let (databases, formats) = match &source {
+            Source::Databases { databases, formats } => (databases, formats),
             Source::Net(net) => {
                 let net = shown::path(net);
                 bail!("{net}: this is a net, and a plan is of data: give the data that the net reads")
@@ -160,6 +160,11 @@ impl Plan {
                 Format::TfRecord => {
                     for file in percolator_tfrecord::files(path)? {
                         counts.push(count(&tfrecord.open(file)?)?);
+                    }
+                }
+                Format::Other => {
+                    for shard in formats.open(path, access)?.into_sources()? {
+                        counts.push(count(&*shard)?);
                     }
                 }
             }

@@ -1,0 +1,52 @@
+//! Data of other libraries: how they are opened.
+
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use percolator::feed::SourceSpec;
+use percolator::source::Access;
+use percolator_formats::{DataSet, Options};
+
+/// How data of other libraries are read.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct FormatArgs {
+    /// Read the paths as this format of another library, whatever they look like: tar, parquet, csv, ...
+    #[arg(long = "read-as", value_name = "NAME")]
+    format: Option<String>,
+    /// Set an option of the format, such as delimiter=; of csv. May be given several times.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    settings: Vec<(String, String)>,
+}
+
+fn setting(text: &str) -> anyhow::Result<(String, String)> {
+    let (name, value) = text.split_once('=').ok_or_else(|| anyhow!("{text:?} is not NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl FormatArgs {
+    /// Whether the paths are to be read as another library's, whatever they look like.
+    pub(crate) fn is_given(&self) -> bool {
+        self.format.is_some() || !self.settings.is_empty()
+    }
+
+    /// Whether a path has data of another library. What cannot be told is said by whoever opens it.
+    pub(crate) fn is_of_another(&self, path: &Path) -> bool {
+        self.is_given() || percolator_formats::format_of(path).is_ok_and(|format| format.is_some())
+    }
+
+    /// The path as a feed's spec names it.
+    pub(crate) fn spec_of(&self, path: &Path) -> SourceSpec {
+        let (path, format, settings) = (path.to_owned(), self.format.clone(), self.settings.clone());
+        SourceSpec::Files { path, format, settings }
+    }
+
+    /// Opens a path.
+    pub(crate) fn open(&self, path: &Path, access: Access) -> anyhow::Result<DataSet> {
+        let mut options = Options::default();
+        options.access = access;
+        options.format.clone_from(&self.format);
+        options.settings.clone_from(&self.settings);
+        DataSet::open(&[path], &options).context("cannot open the data set")
+    }
+}

@@ -1,0 +1,77 @@
+//! Which format a path has.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::data_set::head_of;
+use crate::{FormatError, Options, Shard};
+
+/// Tells a format by a path and its first bytes, which are none for a folder.
+type Is = fn(&Path, &[u8]) -> bool;
+
+/// Opens the shards at a path.
+type Open = fn(&Path, &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError>;
+
+/// A format.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    name: &'static str,
+    is: Is,
+    open: Open,
+}
+
+/// All formats, those first whose bytes tell most.
+const KINDS: &[Kind] = &[];
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn open(self, path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
+        (self.open)(path, options)
+    }
+}
+
+/// The format of a path: the one that is stated, or the first that its bytes and its name tell.
+pub(crate) fn of(path: &Path, options: &Options) -> Result<Kind, FormatError> {
+    if let Some(stated) = &options.format {
+        return KINDS.iter().find(|kind| kind.name == stated).copied().ok_or_else(|| {
+            let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+            let what = format!("there is no format {stated:?}; there are {}", known.join(", "));
+            FormatError::refused(path, what)
+        });
+    }
+    find(path)?.ok_or_else(|| {
+        let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+        FormatError::refused(path, format!("it has none of the formats that are read: {}", known.join(", ")))
+    })
+}
+
+/// The format that a path's bytes and its name tell.
+pub(crate) fn find(path: &Path) -> Result<Option<Kind>, FormatError> {
+    if is_virtual(path) {
+        return Ok(KINDS.iter().find(|kind| (kind.is)(path, &[])).copied());
+    }
+    let head = head_of(path)?;
+    Ok(KINDS.iter().find(|kind| (kind.is)(path, &head)).copied())
+}
+
+/// Whether a folder is one data set, and not a folder of files.
+pub(crate) fn is_folder_of_one(path: &Path) -> bool {
+    path.is_dir() && KINDS.iter().any(|kind| (kind.is)(path, &[]))
+}
+
+/// Whether a path means files by a name that is none of theirs: `name@4.bag`.
+pub(crate) fn is_virtual(path: &Path) -> bool {
+    !path.exists() && KINDS.iter().any(|kind| (kind.is)(path, &[]))
+}
+
+/// The name of the format of a path, if it has one that is read.
+///
+/// # Errors
+///
+/// [`FormatError`] if it cannot be read.
+pub fn format_of(path: &Path) -> Result<Option<&'static str>, FormatError> {
+    Ok(find(path)?.map(Kind::name))
+}
