@@ -186,7 +186,10 @@ fn what_does_not_fit_is_named() {
     }
     let joined = Joined::new(source("one", None, &[1])).and(source("other", None, &[1]));
     let joined = said(Feed::builder().source(joined).example(fields("label:i64")));
-    assert!(joined.contains("other has the parts other, but memory/one has one: feed them apart"), "{joined}");
+    assert!(
+        joined.contains("other has the parts other, but memory/one has one: feed them apart"),
+        "{joined}"
+    );
 }
 
 /// A decoder of the program's own gets a record as it is.

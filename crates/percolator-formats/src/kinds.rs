@@ -21,7 +21,12 @@ pub(crate) struct Kind {
 }
 
 /// All formats, those first whose bytes tell most.
-const KINDS: &[Kind] = &[];
+const KINDS: &[Kind] = &[
+    #[cfg(feature = "feed")]
+    Kind { name: "lmdb-ocr", is: crate::feed::pairs::is, open: crate::feed::pairs::open },
+    #[cfg(feature = "feed")]
+    Kind { name: "lmdb-msgpack", is: crate::feed::msgpack::is, open: crate::feed::msgpack::open },
+];
 
 impl Kind {
     pub(crate) fn name(self) -> &'static str {

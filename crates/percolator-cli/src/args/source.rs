@@ -96,10 +96,6 @@ impl SourceArgs {
         let is_alone = self.paths.len() == 1 && former.iter().all(|(_, paths, _)| paths.is_empty());
         let mut databases = Vec::new();
         for path in &self.paths {
-            if !self.formats.is_given() && is_database(&root.join(path)) {
-                databases.push(Database { format: format_of(path, root)?, path: path.clone() });
-                continue;
-            }
             if self.formats.is_of_another(&root.join(path)) {
                 databases.push(Database { format: Format::Other, path: path.clone() });
                 continue;
@@ -121,11 +117,6 @@ impl SourceArgs {
         }
         Ok(Source::Databases { databases, formats: self.formats.clone() })
     }
-}
-
-/// Whether a folder is a database by the file that every one has.
-fn is_database(path: &Path) -> bool {
-    ["data.mdb", "CURRENT"].iter().any(|file| path.join(file).exists())
 }
 
 /// The net that a path means, if it is one. What is below the root goes before a net beside it.

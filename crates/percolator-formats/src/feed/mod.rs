@@ -3,12 +3,16 @@
 //! ```text
 //! Formats -> DataSet -> ShardSource, one a shard   cursor: entries of its records, lent or copied
 //!            GrammarParts                         a record's parts, as a decoder takes them
+//! msgpack, pairs   LMDBs with other people's records, opened as shards (lmdb)
 //! messages   the parts of the records of Percolator's own sources, for whoever looks at them
 //! ```
 
 mod cursor;
 mod lending;
+mod lmdb;
 mod messages;
+pub(crate) mod msgpack;
+pub(crate) mod pairs;
 mod parts;
 
 use std::fs::File;
@@ -24,6 +28,7 @@ use percolator::source::{
 use percolator_files::checksum::crc32c;
 
 use self::cursor::ShardCursor;
+use self::lmdb::{format_error, lmdb_of};
 pub use self::messages::parts_of_record;
 use self::parts::GrammarParts;
 use crate::{DataSet, FormatError, Options, Seeks, Shard};

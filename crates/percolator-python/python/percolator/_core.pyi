@@ -85,6 +85,9 @@ class _LoaderOptions(_TransformOptions, total=False):
     tfrecord: _Several | None
     image_list: _Several | None
     root_folder: _Path | None
+    files: _Several | None
+    format: str | None
+    format_options: dict[str, str] | None
     root: _Path | None
     access: Literal["auto", "mapped", "read"] | None
     log_gaps: Literal["refuse", "allow"] | None
@@ -171,14 +174,15 @@ class Feed:
 
     Keywords, each as in Rust's `FeedBuilder`; `None` counts as not given:
 
-    - the data: `lmdb` (`lmdb_name`), `leveldb`, `tfrecord`, `image_list` (`root_folder`): a path, or several
-      in a list; `root`, `access`, `log_gaps`, `index`
+    - the data: `lmdb` (`lmdb_name`), `leveldb`, `tfrecord`, `image_list` (`root_folder`), or `files` of other
+      libraries, such as tar and Parquet (`format`, `format_options`): a path, or several in a list; `root`,
+      `access`, `log_gaps`, `index`
     - images: `recipe`, `color`, `operations` and those that have keywords of their own (`Transform` lists
       them), `mean`, `std`; Caffe's `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `resize`,
       `scaled_decode`; or a `transform` of all these; `views`, `mixup`, `cutmix`, `mix_probability`;
       `transform_on`, `dtype`, `layout`, `labels_i64`, `soft_labels`, `target`, `phase`, `layer`. Pixels are
       in the order BGR, as in OpenCV and Caffe, unless `color` is `"rgb"` or `"upright"`
-    - `tf.train.Example`s: `fields`, `image`
+    - `tf.train.Example`s, and the named parts of `files`: `fields`, `image`
     - a function of a record that returns a dict of its fields: `decode`, `decode_fields`. Its calls come one
       after the other, on several threads, unless `decode_overlaps=True`
     - the order: `epochs`, `once`, `shuffle`, `shuffle_bytes`, `mix`, `last_batch`, `assignment`, `policy`,

@@ -36,7 +36,7 @@ MIXED = {"label_mixed", "label_weight"}
 INSTEAD = {
     "batch_sampler": "use shuffle, seed and global_batch_size",
     "collate_fn": "a decoder writes each record into its place of the batch: use decode",
-    "dataset": "name the data: lmdb, leveldb, tfrecord or image_list",
+    "dataset": "name the data: lmdb, leveldb, tfrecord, image_list or files",
     "epochs": "one iter() is one epoch; percolator.Feed(epochs=...) runs through several",
     "generator": "use seed",
     "num_workers": "no worker processes are needed: a feed decodes on threads of its own; use threads",

@@ -11,12 +11,12 @@ use crate::errors;
 /// What other libraries call it, and what does it here.
 const INSTEAD: [(&str, &str); 9] = [
     ("bgr", "color=\"color\" has the order BGR, as OpenCV and Caffe have it"),
-    ("data", "name the kind of the data: lmdb, leveldb, tfrecord or image_list"),
+    ("data", "name the kind of the data: lmdb, leveldb, tfrecord, image_list or files"),
     ("folder", "images in a folder are read by a list of them: image_list"),
     ("normalize", "use mean and std, of levels from 0 to 1"),
     ("num_workers", "use threads: a feed has no worker processes"),
     ("pad", "use last_batch=\"pad\""),
-    ("path", "name the kind of the data: lmdb, leveldb, tfrecord or image_list"),
+    ("path", "name the kind of the data: lmdb, leveldb, tfrecord, image_list or files"),
     ("rgb", "use color=\"rgb\""),
     ("size", "use resize=(height, width), or crop"),
 ];

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use percolator::feed::FeedSpec;
 use percolator::snapshot::Snapshot as CoreSnapshot;
 use percolator::{Dtype, FeedBuilder};
+use percolator_formats::feed::Formats;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use serde::de::DeserializeOwned;
@@ -74,7 +75,7 @@ fn describe(
 
 /// A builder of a spec, with what a spec cannot hold.
 fn attach(spec: FeedSpec, decoder: Option<PythonDecoder>, resume: Option<CoreSnapshot>) -> FeedBuilder {
-    let mut builder = FeedBuilder::from(spec);
+    let mut builder = FeedBuilder::from(spec).opener(Formats);
     if let Some(decoder) = decoder {
         builder = builder.decoder(decoder);
     }

@@ -1,5 +1,6 @@
 //! Where records are stored, and how that is read.
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use percolator::feed::{FeedSpec, SourceSpec};
@@ -11,7 +12,7 @@ use super::Keywords;
 use crate::errors;
 
 /// The kinds of sources, by keyword.
-const KINDS: [&str; 4] = ["lmdb", "leveldb", "tfrecord", "image_list"];
+const KINDS: [&str; 5] = ["lmdb", "leveldb", "tfrecord", "image_list", "files"];
 
 /// A folder that is put before each name of a list. The library joins the two as they are, as Caffe does;
 /// here it is always a folder.
@@ -35,6 +36,10 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
     }
     let name: Option<String> = keywords.take("lmdb_name")?;
     let root_folder = keywords.take::<PathBuf>("root_folder")?.map(folder).transpose()?;
+    let format: Option<String> = keywords.take("format")?;
+    let settings = keywords.take::<HashMap<String, String>>("format_options")?;
+    // In the order of their names, so that equal specs are equal texts.
+    let settings: Vec<_> = settings.into_iter().flatten().collect::<BTreeMap<_, _>>().into_iter().collect();
     // Several are joined in the order in which they are given.
     let mut sources = Vec::new();
     for kind in kinds {
@@ -43,6 +48,7 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
                 "lmdb" => SourceSpec::Lmdb { path, name: name.clone() },
                 "leveldb" => SourceSpec::leveldb(path),
                 "tfrecord" => SourceSpec::tfrecord(path),
+                "files" => SourceSpec::Files { path, format: format.clone(), settings: settings.clone() },
                 _ => SourceSpec::ImageList {
                     list: path,
                     root_folder: root_folder.clone().unwrap_or_default(),
@@ -71,6 +77,11 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
     }
     if root_folder.is_some() && !is_of(false) {
         let message = "root_folder is set without image_list: give the path of the list";
+        return Err(errors::config(keywords.py(), message));
+    }
+    let has_files = sources.iter().any(|source| matches!(source, SourceSpec::Files { .. }));
+    if (format.is_some() || !settings.is_empty()) && !has_files {
+        let message = "format and format_options are set without files: give the path of the files";
         return Err(errors::config(keywords.py(), message));
     }
     if !sources.is_empty() {
