@@ -13,6 +13,7 @@ mod file;
 pub mod notation;
 pub mod packed;
 mod shard;
+pub mod unpack;
 mod value;
 
 pub use self::error::{Fault, FormatError};
