@@ -10,11 +10,16 @@
 
 mod error;
 mod file;
+mod json;
+pub mod jsonl;
+mod known_settings;
 pub mod notation;
 pub mod packed;
 mod shard;
+mod text;
 pub mod unpack;
 mod value;
+mod window;
 
 pub use self::error::{Fault, FormatError};
 pub use self::file::{DataFile, FileMap, Lent};

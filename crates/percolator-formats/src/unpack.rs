@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use zstd::stream::read::Decoder as ZstdDecoder;
 
 use crate::file::FileReader;
@@ -22,6 +22,12 @@ pub const RECORD_MAX: usize = 1 << 30;
 
 /// Why a compressed file has no places, and what to do.
 pub const IN_ORDER: &str = "it is compressed as a whole; unpack it, or compress many smaller files";
+
+/// How a gzip member begins.
+const MEMBER: [u8; 2] = [0x1f, 0x8b];
+
+/// The error for bytes that begin none.
+const NO_MEMBER: &str = "not 1f 8b";
 
 /// The longest window that zstd has in its own tools (`--long=31`). Its memory is touched as far as it is used.
 const WINDOW_LOG_MAX: u32 = 31;
@@ -99,7 +105,8 @@ pub struct Unpacked {
 }
 
 enum Decoder {
-    Gzip(MultiGzDecoder<Counted>),
+    /// Of the member that is being read.
+    Gzip(GzDecoder<Counted>),
     Zstd(ZstdDecoder<'static, Counted>),
 }
 
@@ -126,7 +133,7 @@ impl Unpacked {
         let counted =
             Counted { inner: BufReader::with_capacity(1 << 16, file.reader()), at: 0, failed: None };
         let decoder = match packing {
-            Packing::Gzip => Decoder::Gzip(MultiGzDecoder::new(counted)),
+            Packing::Gzip => Decoder::Gzip(GzDecoder::new(counted)),
             Packing::Zstd => ZstdDecoder::with_buffer(counted)
                 .and_then(|mut decoder| {
                     decoder.window_log_max(WINDOW_LOG_MAX)?;
@@ -149,7 +156,14 @@ impl Unpacked {
         }
         loop {
             let result = match &mut self.decoder {
-                Decoder::Gzip(decoder) => decoder.read(buffer),
+                Decoder::Gzip(decoder) => match decoder.read(buffer) {
+                    Ok(0) if !buffer.is_empty() => match next_member(decoder, &self.file) {
+                        Ok(true) => continue,
+                        Ok(false) => Ok(0),
+                        Err(error) => Err(error),
+                    },
+                    result => result,
+                },
                 Decoder::Zstd(decoder) => decoder.read(buffer),
             };
             match result {
@@ -200,14 +214,31 @@ impl Unpacked {
     }
 }
 
+/// Goes on to the next member of a gzip file; false at the end.
+fn next_member(decoder: &mut GzDecoder<Counted>, file: &Arc<DataFile>) -> io::Result<bool> {
+    let is_member = match *decoder.get_mut().fill_buf()? {
+        [] => return Ok(false),
+        [first] => first == MEMBER[0],
+        [first, second, ..] => [first, second] == MEMBER,
+    };
+    if !is_member {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, NO_MEMBER));
+    }
+    // The decoder is reset by another reader alone.
+    let reader = std::mem::replace(decoder.get_mut(), Counted::new(file, 0));
+    decoder.reset(reader);
+    Ok(true)
+}
+
 /// What a decoder's error means, `at` being the byte up to which it has read.
 fn what_is_wrong(packing: Packing, at: u64, bytes: u64, error: &io::Error) -> String {
-    /// The longest beginning of a member or frame that is looked at before it is refused.
+    /// The longest beginning that a decoder has read of a first member or frame that it refuses.
     const BEGINNING: u64 = 18;
 
     let cut = error.kind() == io::ErrorKind::UnexpectedEof;
     let (name, error) = (packing.name(), error.to_string());
-    let no_beginning = error == "invalid gzip header" || error.contains("Unknown frame descriptor");
+    let no_beginning = [NO_MEMBER, "invalid gzip header"].contains(&error.as_str())
+        || error.contains("Unknown frame descriptor");
     if cut {
         format!(
             "the {name} stream ends early, after {bytes} bytes: it is cut; copy it again from where it came"
@@ -237,6 +268,10 @@ struct Counted {
 }
 
 impl Counted {
+    fn new(file: &Arc<DataFile>, capacity: usize) -> Self {
+        Counted { inner: BufReader::with_capacity(capacity, file.reader()), at: 0, failed: None }
+    }
+
     fn note<T>(failed: &mut Option<io::Error>, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| match error.kind() {
             io::ErrorKind::Interrupted => error,
@@ -348,7 +383,7 @@ mod tests {
         for (packed, packing, what) in
             [(gzip(&text()), Packing::Gzip, "no member"), (zstd(&text()), Packing::Zstd, "no frame")]
         {
-            for more in [&b"garbage bytes behind"[..], &[0; 512]] {
+            for more in [&b"garbage bytes behind"[..], b"garb", &[0; 512]] {
                 let error = unpack(&[&packed[..], more].concat(), packing, Access::Mapped).unwrap_err();
                 assert!(error.contains(what), "{error}");
             }
