@@ -16,6 +16,7 @@ mod known_settings;
 pub mod notation;
 pub mod packed;
 mod shard;
+pub mod tar;
 mod text;
 pub mod unpack;
 mod value;

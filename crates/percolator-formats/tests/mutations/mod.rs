@@ -10,7 +10,7 @@ use percolator_files::Access;
 use percolator_formats::{FormatError, Options, Seeks, Shard};
 
 /// Files up to this length are changed at every byte, longer ones at as many places.
-const PLACES: usize = 1000;
+const PLACES: usize = 500;
 
 /// Opens a file.
 pub type OpenFile<'a> = &'a dyn Fn(&Path, &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError>;
