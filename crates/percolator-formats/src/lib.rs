@@ -14,10 +14,17 @@ mod error;
 pub mod feed;
 mod file;
 mod kinds;
+mod json;
+pub mod jsonl;
+mod known_settings;
 pub mod notation;
 pub mod packed;
 mod shard;
+pub mod tar;
+mod text;
+pub mod unpack;
 mod value;
+mod window;
 
 pub use self::data_set::DataSet;
 pub use self::error::{Fault, FormatError};
