@@ -8,11 +8,19 @@
 //! Nothing that a file states is trusted: a length is compared with what is there before it is used, a count
 //! that stands in two places is compared, and damage is an error with file, offset and record.
 
+#[cfg(feature = "arrow")]
+pub mod arrow_ipc;
+#[cfg(feature = "columns")]
+mod columns;
 mod error;
 mod file;
+#[cfg(feature = "arrow")]
+pub mod hugging_face;
 pub mod notation;
 pub mod packed;
 mod shard;
+#[cfg(feature = "columns")]
+mod table_files;
 mod value;
 
 pub use self::error::{Fault, FormatError};
