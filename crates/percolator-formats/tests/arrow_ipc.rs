@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Damaged, case, cases, check, damaged, files_of, golden, name};
-use percolator_formats::{FormatError, Options, Seeks, Shard, Value, arrow_ipc};
+use common::{Damaged, cases, check, damaged, files_of, name};
+use percolator_formats::{FormatError, Options, Shard, arrow_ipc};
 
 fn open_all(files: &[std::path::PathBuf], options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
     let mut shards = Vec::new();

@@ -11,7 +11,7 @@ use arrow_ipc::{Block, Footer, MessageHeader};
 use arrow_schema::Schema;
 use parking_lot::Mutex;
 
-use super::MAGIC;
+use super::{CONTINUATION, MAGIC};
 use super::batch::{Dictionaries, Layout, apply_dictionary, decode, rows_of};
 use super::message::{ArrowSource, Found, Frame, find, parsed, schema_at, schema_of};
 use crate::columns::{Columns, pack_row};
@@ -118,8 +118,12 @@ fn footer(source: &ArrowSource, options: &Options) -> Result<FooterTable, Format
     Ok(FooterTable { layout, batches, dictionaries })
 }
 
-/// The schema stands at the beginning, too.
+/// The schema stands at the beginning, too. Polars writes it there without its length, which nobody reads.
 fn compare_with_first_message(source: &ArrowSource, end: u64, schema: &Schema) -> Result<(), FormatError> {
+    let first = source.buffer(FIRST_MESSAGE..FIRST_MESSAGE.saturating_add(4).min(end))?;
+    if !first.starts_with(&CONTINUATION) {
+        return Ok(());
+    }
     let Found::Message(frame) = find(source, FIRST_MESSAGE, end)? else {
         return Err(source.damaged(FIRST_MESSAGE, "there is no schema at the beginning"));
     };
