@@ -22,6 +22,12 @@ pub(crate) struct Kind {
 
 /// All formats, those first whose bytes tell most.
 const KINDS: &[Kind] = &[
+    #[cfg(feature = "arrow")]
+    Kind { name: "hugging-face", is: crate::hugging_face::is, open: crate::hugging_face::open },
+    #[cfg(feature = "arrow")]
+    Kind { name: "arrow", is: crate::arrow_ipc::is, open: crate::arrow_ipc::open },
+    Kind { name: "tar", is: crate::tar::is, open: crate::tar::open },
+    Kind { name: "jsonl", is: crate::jsonl::is, open: crate::jsonl::open },
     #[cfg(feature = "feed")]
     Kind { name: "lmdb-ocr", is: crate::feed::pairs::is, open: crate::feed::pairs::open },
     #[cfg(feature = "feed")]

@@ -8,18 +8,26 @@
 //! Nothing that a file states is trusted: a length is compared with what is there before it is used, a count
 //! that stands in two places is compared, and damage is an error with file, offset and record.
 
+#[cfg(feature = "arrow")]
+pub mod arrow_ipc;
+#[cfg(feature = "columns")]
+mod columns;
 mod data_set;
 mod error;
 #[cfg(feature = "feed")]
 pub mod feed;
 mod file;
-mod kinds;
+#[cfg(feature = "arrow")]
+pub mod hugging_face;
 mod json;
 pub mod jsonl;
+mod kinds;
 mod known_settings;
 pub mod notation;
 pub mod packed;
 mod shard;
+#[cfg(feature = "columns")]
+mod table_files;
 pub mod tar;
 mod text;
 pub mod unpack;

@@ -15,12 +15,12 @@ const TRUE: u8 = 2;
 const INT: u8 = 3;
 const UINT: u8 = 4;
 const FLOAT: u8 = 5;
-const NUMBER: u8 = 6;
-const TEXT: u8 = 7;
+pub(crate) const NUMBER: u8 = 6;
+pub(crate) const TEXT: u8 = 7;
 const BYTES: u8 = 8;
 const ARRAY: u8 = 9;
-const LIST: u8 = 10;
-const STRUCT: u8 = 11;
+pub(crate) const LIST: u8 = 10;
+pub(crate) const STRUCT: u8 = 11;
 
 const TYPES: [ElementType; 15] = [
     ElementType::Bool,

@@ -35,6 +35,29 @@ pub enum Value<'a> {
     Struct(Vec<(Cow<'a, str>, Value<'a>)>),
 }
 
+impl Value<'_> {
+    /// The same value, which borrows nothing.
+    #[must_use]
+    pub fn into_owned(self) -> Value<'static> {
+        let text = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        match self {
+            Value::Null => Value::Null,
+            Value::Bool(truth) => Value::Bool(truth),
+            Value::Int(number) => Value::Int(number),
+            Value::UInt(number) => Value::UInt(number),
+            Value::Float(number) => Value::Float(number),
+            Value::Number(number) => Value::Number(text(number)),
+            Value::Text(value) => Value::Text(text(value)),
+            Value::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
+            Value::Array(array) => Value::Array(array.into_owned()),
+            Value::List(values) => Value::List(values.into_iter().map(Value::into_owned).collect()),
+            Value::Struct(members) => Value::Struct(
+                members.into_iter().map(|(name, value)| (text(name), value.into_owned())).collect(),
+            ),
+        }
+    }
+}
+
 /// Numbers of one type: little-endian, in C order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array<'a> {
@@ -47,6 +70,12 @@ pub struct Array<'a> {
 }
 
 impl Array<'_> {
+    /// The same numbers, which borrow nothing.
+    #[must_use]
+    pub fn into_owned(self) -> Array<'static> {
+        Array { bytes: Cow::Owned(self.bytes.into_owned()), ..self }
+    }
+
     /// The number of elements.
     #[must_use]
     pub fn elements(&self) -> usize {
