@@ -26,6 +26,7 @@ const KINDS: &[Kind] = &[
     Kind { name: "hugging-face", is: crate::hugging_face::is, open: crate::hugging_face::open },
     #[cfg(feature = "arrow")]
     Kind { name: "arrow", is: crate::arrow_ipc::is, open: crate::arrow_ipc::open },
+    Kind { name: "mds", is: crate::mds::is, open: crate::mds::open },
     Kind { name: "tar", is: crate::tar::is, open: crate::tar::open },
     Kind { name: "jsonl", is: crate::jsonl::is, open: crate::jsonl::open },
     #[cfg(feature = "feed")]

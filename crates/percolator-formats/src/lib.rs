@@ -23,6 +23,7 @@ mod json;
 pub mod jsonl;
 mod kinds;
 mod known_settings;
+pub mod mds;
 pub mod notation;
 pub mod packed;
 mod shard;
