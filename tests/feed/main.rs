@@ -37,4 +37,5 @@ mod sizing;
 mod spec;
 mod stall;
 mod stream;
+mod supplied;
 mod target;
