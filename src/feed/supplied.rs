@@ -101,6 +101,7 @@ impl FeedBuilder {
         let spec = &self.spec;
         let refused = [
             ("blocks", spec.schedule.blocks),
+            ("a layer of a net", spec.net.is_some()),
             ("only_lane", self.attached.alone.is_some()),
             ("TransformPlace::Device", spec.transform_on == TransformPlace::Device),
             ("bad records that are left out", spec.bad_records.action != BadAction::Fail),

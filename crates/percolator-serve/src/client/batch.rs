@@ -16,7 +16,7 @@ use super::error::ClientError;
 use super::fields::{RemoteColumns, RemoteField, RemoteFieldKind};
 use super::receive::{Malformed, ReceivedMessage};
 use super::shared::PlacedBatch;
-use crate::columns::{added_column_named, column};
+use crate::columns::{added_column_named, added_named, column};
 use crate::message::BatchNote;
 
 /// A batch of a feed elsewhere. Its memory is used for a later batch of its lane when it, and all clones of
@@ -152,6 +152,16 @@ impl RemoteBatch {
 
     pub(crate) fn note(&self) -> &BatchNote {
         &self.note
+    }
+
+    /// The arrays of the feed's own fields, as [`Batch::arrays`](percolator::Batch::arrays) has them, without
+    /// their names.
+    pub(crate) fn arrays_of_feed(&self) -> impl Iterator<Item = &[u8]> {
+        let is_added = |at: usize, name: &str| self.columns.kind(at).is_none() && added_named(name).is_some();
+        let of_feed = self.columns.each().zip(&self.values).enumerate();
+        let of_feed = of_feed.filter(move |(at, (field, _))| !is_added(*at, &field.name));
+        let arrays = of_feed.flat_map(|(_, (_, values))| [Some(&values.elements), values.offsets.as_ref()]);
+        arrays.flatten().map(|array| &**array)
     }
 
     /// Its number in its stream, from 0. A lane that connected again counts from 0 again.

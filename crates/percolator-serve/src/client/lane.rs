@@ -263,6 +263,11 @@ impl RemoteLane {
         format!("{}{}", self.stream_ticket, self.position)
     }
 
+    /// The error of a batch that is none, of the server that sent it.
+    pub(super) fn malformed(&self, found: &str) -> ClientError {
+        super::malformed(&self.server, found)
+    }
+
     /// What ends the lane from another thread.
     #[must_use]
     pub fn closer(&self) -> LaneCloser {

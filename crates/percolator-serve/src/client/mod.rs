@@ -11,6 +11,7 @@ mod batch;
 mod call;
 mod connection;
 mod error;
+mod feed;
 mod fields;
 mod lane;
 mod receive;
@@ -31,6 +32,7 @@ use serde::Deserialize;
 
 pub use self::batch::{RemoteArray, RemoteBatch};
 pub use self::error::ClientError;
+pub use self::feed::FeedConnect;
 pub use self::fields::{RemoteField, RemoteFieldKind};
 pub use self::lane::{LaneCloser, RemoteLane};
 pub use self::servers::Discover;
@@ -232,6 +234,11 @@ impl Client {
     ///
     /// [`ClientError`] if the server does not answer, or does not serve it.
     pub fn open(&self, request: &FeedRequest) -> Result<RemoteFeed, ClientError> {
+        Ok(self.described(request)?.0)
+    }
+
+    /// A feed, and what a feed here is made of.
+    fn described(&self, request: &FeedRequest) -> Result<(RemoteFeed, FeedFacts), ClientError> {
         let (kind, cmd) = (DescriptorType::Cmd.into(), request.to_json()?.into());
         let descriptor = FlightDescriptor { kind, cmd, path: Vec::new() };
         let digest = FeedDigest::of(request);
@@ -253,9 +260,10 @@ impl Client {
             return Err(malformed(&server, &found));
         }
         let fields = columns.fields();
-        let Facts { window, memory_bytes, records, .. } = facts;
+        let Facts { window, memory_bytes, records, input, start, no_start, .. } = facts;
         let window = window.clamp(1, self.0.window.get());
-        Ok(RemoteFeed {
+        let of_feed = FeedFacts { columns, input, start, no_start };
+        let feed = RemoteFeed {
             client: self.clone(),
             digest,
             server,
@@ -264,7 +272,8 @@ impl Client {
             window,
             memory_bytes,
             records,
-        })
+        };
+        Ok((feed, of_feed))
     }
 
     /// Goes on with a ticket: that of a rank, or of a lane that ended anywhere. Where servers are
@@ -320,6 +329,22 @@ struct Facts {
     window: usize,
     memory_bytes: u64,
     records: Option<u64>,
+    #[serde(default)]
+    input: Option<[usize; 3]>,
+    #[serde(default)]
+    start: Option<String>,
+    #[serde(default)]
+    no_start: Option<String>,
+}
+
+/// What a feed here is made of, beside the lanes.
+struct FeedFacts {
+    columns: RemoteColumns,
+    /// The channels, the height and the width of the first record, if it is an image.
+    input: Option<[usize; 3]>,
+    /// Where its run starts, or why the server does not say so.
+    start: Option<String>,
+    no_start: Option<String>,
 }
 
 /// A feed of a server: what it is, and where its lanes begin.
