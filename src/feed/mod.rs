@@ -103,7 +103,7 @@ pub use self::stats::{Bottleneck, LaneStats, QueueStats, ReaderStats, Stats, Wor
 pub use self::steps::{Steps, take_step};
 #[cfg(feature = "stream")]
 pub use self::stream::Building;
-pub use self::supply::{BatchEnd, BatchRoom, LaneSupplier, Supply, SupplyError, SupplyLanes};
+pub use self::supply::{BatchRoom, LaneSupplier, SuppliedBatch, Supply, SupplyError, SupplyLanes};
 pub use self::target::Target;
 pub use self::view::{FieldView, Ragged, Values};
 

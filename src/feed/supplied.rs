@@ -14,7 +14,7 @@ use super::progress::{LaneProgress, SnapshotFacts};
 use super::resolve::of_device;
 use super::sizing::Sizing;
 use super::spec::Receipts;
-use super::supply::{BatchEnd, BatchRoom, LaneSupplier, Supply, SupplyError};
+use super::supply::{BatchRoom, LaneSupplier, SuppliedBatch, Supply, SupplyError};
 use super::{Clock, Feed};
 use crate::bad::{BadAction, BadCount};
 use crate::base::first_error::FirstError;
@@ -38,7 +38,7 @@ const PREFETCH: usize = 4;
 struct Nothing;
 
 impl LaneSupplier for Nothing {
-    fn fill(&mut self, _: &mut BatchRoom<'_>) -> Result<Option<BatchEnd>, SupplyError> {
+    fn fill(&mut self, _: BatchRoom) -> Result<Option<SuppliedBatch>, SupplyError> {
         Ok(None)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::base::shape::ImageShape;
 use crate::batch::field::Field;
-use crate::batch::{BatchLayout, Filling};
+use crate::batch::{BatchLayout, Filling, Pending};
 use crate::record::{RecordId, StepEnd, StepId};
 use crate::snapshot::Snapshot;
 use percolator_files::shown;
@@ -51,13 +51,13 @@ pub trait SupplyLanes: Send + Sync + fmt::Debug {
 
 /// Supplies the batches of one lane, in order.
 pub trait LaneSupplier: Send {
-    /// Fills the next batch, and waits until it is there; `None` if there are no more. It is called on a
-    /// thread of the lane's own.
+    /// [Fills](BatchRoom::filled) the next batch, and waits until it is there; `None` if there are no more.
+    /// It is called on a thread of the lane's own, and may pass the room to another one meanwhile.
     ///
     /// # Errors
     ///
     /// Why there is no batch. It ends the feed, after the batches before it, as an error of the data does.
-    fn fill(&mut self, room: &mut BatchRoom<'_>) -> Result<Option<BatchEnd>, SupplyError>;
+    fn fill(&mut self, room: BatchRoom) -> Result<Option<SuppliedBatch>, SupplyError>;
 
     /// Returns what ends a [`fill`](Self::fill) that waits, soon: it is called, on another thread, when
     /// nothing more is wanted. What that fill then returns is for nobody.
@@ -65,22 +65,26 @@ pub trait LaneSupplier: Send {
 }
 
 /// A batch's memory while a supplier fills it: that from which the device gets it.
-pub struct BatchRoom<'a>(&'a mut Filling);
+pub struct BatchRoom(Filling);
 
-/// What a supplier says of the batch that it has filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchEnd {
-    /// The step that it is the lane's share of; `None` for the short batch at the end of a single pass.
-    pub step: Option<StepEnd>,
-    /// The number of its rows: its records, and padding after them.
-    pub rows: usize,
-    /// The number of its records.
-    pub records: usize,
+/// A batch that a supplier has filled.
+pub struct SuppliedBatch {
+    room: BatchRoom,
+    step: Option<StepEnd>,
+    rows: usize,
+    records: usize,
 }
 
-impl<'a> BatchRoom<'a> {
-    pub(crate) fn of(filling: &'a mut Filling) -> Self {
+impl BatchRoom {
+    pub(crate) fn of(filling: Filling) -> Self {
         BatchRoom(filling)
+    }
+
+    /// Says that the batch is filled: so many rows, of which the first are records, and padding after them.
+    /// They are the lane's share of this step; `None` is for the short batch at the end of a single pass.
+    #[must_use]
+    pub fn filled(self, step: Option<StepEnd>, rows: usize, records: usize) -> SuppliedBatch {
+        SuppliedBatch { room: self, step, rows, records }
     }
 
     /// Returns the fields, and the most rows.
@@ -107,16 +111,35 @@ impl<'a> BatchRoom<'a> {
         &mut self.0.memory_mut()[range]
     }
 
-    /// Returns which record each row is, for all rows that there may be. The first
-    /// [`records`](BatchEnd::records) of them count.
+    /// Returns which record each row is, for all rows that there may be. The first of them count, as many as
+    /// there are [records](Self::filled).
     pub fn records_mut(&mut self) -> &mut [RecordId] {
         self.0.ids_mut()
     }
 }
 
-impl fmt::Debug for BatchRoom<'_> {
+impl SuppliedBatch {
+    /// The batch in the room that was given for it, if it is one.
+    pub(crate) fn finish(self, given: *const u8) -> Result<(Option<StepEnd>, Pending), SupplyError> {
+        let SuppliedBatch { mut room, step, rows, records } = self;
+        if room.0.memory_mut().as_ptr() != given {
+            return Err(SupplyError::unfit("it is in the place of another batch".to_owned()));
+        }
+        let pending = room.0.finish_whole(rows, records).map_err(SupplyError::unfit)?;
+        Ok((step, pending))
+    }
+}
+
+impl fmt::Debug for BatchRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BatchRoom({})", self.layout())
+    }
+}
+
+impl fmt::Debug for SuppliedBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SuppliedBatch { room, step, rows, records } = self;
+        write!(f, "SuppliedBatch({room:?}, {step:?}, {records} records in {rows} rows)")
     }
 }
 

@@ -14,7 +14,7 @@ use super::tolerance::Tolerance;
 use crate::base::sync::thread::{self, JoinHandle};
 use crate::base::sync::{Condvar, Mutex, Receiver, Sender, bounded, panic_message};
 use crate::batch::{Filling, Pending};
-use crate::feed::{BatchRoom, FeedError, LaneSupplier, SupplyError};
+use crate::feed::{BatchRoom, FeedError, LaneSupplier};
 use crate::reader::DataReader;
 use crate::record::StepEnd;
 use crate::transform::Draws;
@@ -179,11 +179,11 @@ fn supply(
 ) {
     while let Ok(mut filling) = rooms.recv() {
         wait_while_paused();
-        let next = match supplier.fill(&mut BatchRoom::of(&mut filling)) {
-            Ok(Some(end)) => match filling.finish_whole(end.rows, end.records) {
-                Ok(pending) => Supplied::Batch(end.step, pending),
-                Err(what) => Supplied::Failed(SupplyError::unfit(what).into()),
-            },
+        let given = filling.memory_mut().as_ptr();
+        let filled = supplier.fill(BatchRoom::of(filling));
+        let filled = filled.and_then(|filled| filled.map(|filled| filled.finish(given)).transpose());
+        let next = match filled {
+            Ok(Some((step, pending))) => Supplied::Batch(step, pending),
             Ok(None) => Supplied::Ended,
             Err(error) => Supplied::Failed(error.into()),
         };

@@ -6,7 +6,9 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use percolator::feed::{BatchEnd, BatchRoom, ConfigError, LaneSupplier, Supply, SupplyError, SupplyLanes};
+use percolator::feed::{
+    BatchRoom, ConfigError, LaneSupplier, SuppliedBatch, Supply, SupplyError, SupplyLanes,
+};
 use percolator::record::{StepEnd, StepId};
 use percolator::snapshot::SnapshotError;
 use percolator::{
@@ -47,17 +49,17 @@ impl SupplyLanes for Twin {
 }
 
 /// Copies a batch.
-fn copied(batch: &Batch, room: &mut BatchRoom<'_>) -> BatchEnd {
+fn copied(batch: &Batch, mut room: BatchRoom) -> SuppliedBatch {
     assert_eq!(room.arrays(), batch.arrays().len());
     for (number, array) in batch.arrays().enumerate() {
         room.array_mut(number)[..array.bytes.len()].copy_from_slice(array.bytes);
     }
     room.records_mut()[..batch.len()].copy_from_slice(batch.records());
-    BatchEnd { step: batch.step(), rows: batch.rows(), records: batch.len() }
+    room.filled(batch.step(), batch.rows(), batch.len())
 }
 
 impl LaneSupplier for TwinLane {
-    fn fill(&mut self, room: &mut BatchRoom<'_>) -> Result<Option<BatchEnd>, SupplyError> {
+    fn fill(&mut self, room: BatchRoom) -> Result<Option<SuppliedBatch>, SupplyError> {
         let batch = self.lane.next().transpose().map_err(SupplyError::new)?;
         Ok(batch.map(|batch| copied(&batch, room)))
     }
@@ -160,9 +162,9 @@ impl SupplyLanes for Told {
 }
 
 impl LaneSupplier for ToldLane {
-    fn fill(&mut self, _: &mut BatchRoom<'_>) -> Result<Option<BatchEnd>, SupplyError> {
+    fn fill(&mut self, room: BatchRoom) -> Result<Option<SuppliedBatch>, SupplyError> {
         match self.0.recv().unwrap() {
-            Word::Batch(step, rows) => Ok(Some(BatchEnd { step, rows, records: rows })),
+            Word::Batch(step, rows) => Ok(Some(room.filled(step, rows, rows))),
             Word::Fail(why) => Err(SupplyError::new(why)),
             Word::Panic => panic!("on purpose"),
             Word::Close => Ok(None),

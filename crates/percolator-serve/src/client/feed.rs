@@ -6,14 +6,17 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use percolator::batch::ImageShape;
-use percolator::feed::{BatchEnd, BatchRoom, LaneSupplier, Supply, SupplyError, SupplyLanes};
+use percolator::feed::{BatchRoom, LaneSupplier, SuppliedBatch, Supply, SupplyError, SupplyLanes};
 use percolator::record::{RecordId, StepId};
 use percolator::{Feed, FeedBuilder, FeedError, Snapshot};
 use ring::rand::{SecureRandom, SystemRandom};
 
+use super::arrival::ArrivedBatch;
 use super::batch::RemoteBatch;
 use super::error::ClientError;
 use super::lane::RemoteLane;
+use super::receive::Malformed;
+use super::scatter::RoomPlace;
 use super::{Client, FeedFacts, RemoteFeed, malformed};
 use crate::flight::{Action, ActionResult};
 use crate::request::{Column, FeedRequest, Share};
@@ -61,7 +64,8 @@ impl Client {
     /// sent with each batch. They do not show that the bytes are those of these records: only the server has
     /// read them. If the server goes and comes again, with its key, the feed goes on where it was.
     ///
-    /// A message is copied to the batch from where it was received. Over `shared://`, that is the only copy.
+    /// What the connection reads is copied once, to the batch's own memory, from which the device gets it;
+    /// over `shared://`, it is copied there from the server's memory.
     ///
     /// # Errors
     ///
@@ -155,28 +159,43 @@ impl ServedLanes {
 impl SupplyLanes for ServedLanes {
     fn supplier(&self, lane: usize, from: StepId) -> Result<Box<dyn LaneSupplier>, SupplyError> {
         let feed = &self.0;
-        let lane = self
-            .ticket(lane, from)
-            .and_then(|ticket| RemoteLane::new(&feed.client.0, feed.digest, feed.server.clone(), &ticket));
-        Ok(Box::new(ServedLane { lane: lane.map_err(SupplyError::new)?, records: feed.records }))
+        let rooms = Arc::new(RoomPlace::new(feed.records));
+        let lane = self.ticket(lane, from).and_then(|ticket| {
+            let rooms = Some(rooms.clone());
+            RemoteLane::new(&feed.client.0, feed.digest, feed.server.clone(), &ticket, rooms)
+        });
+        Ok(Box::new(ServedLane { lane: lane.map_err(SupplyError::new)?, rooms }))
     }
 }
 
 /// A lane of a feed elsewhere that fills batches here.
 struct ServedLane {
     lane: RemoteLane,
-    /// The number of records of the data, if it is known.
-    records: Option<u64>,
+    rooms: Arc<RoomPlace>,
+}
+
+impl ServedLane {
+    /// The batch that came, in the room that was put there for it.
+    fn placed(&self, arrived: ArrivedBatch) -> Result<SuppliedBatch, Malformed> {
+        match arrived {
+            ArrivedBatch::Scattered(scattered) => Ok(scattered.batch),
+            ArrivedBatch::Received(batch) => {
+                let room = self.rooms.take();
+                let room = room.ok_or_else(|| Malformed("a batch for which there is no room".to_owned()))?;
+                copy(&batch, room, &self.rooms)
+            }
+        }
+    }
 }
 
 impl LaneSupplier for ServedLane {
-    fn fill(&mut self, room: &mut BatchRoom<'_>) -> Result<Option<BatchEnd>, SupplyError> {
-        let Some(batch) = self.lane.next().transpose().map_err(SupplyError::new)? else { return Ok(None) };
-        let filled = copy(&batch, room, self.records);
-        drop(batch);
+    fn fill(&mut self, room: BatchRoom) -> Result<Option<SuppliedBatch>, SupplyError> {
+        self.rooms.put(room);
+        let arrived = self.lane.next_arrived().transpose().map_err(SupplyError::new)?;
+        let placed = arrived.map(|arrived| self.placed(arrived)).transpose();
         // Whoever resumes asks for what was not handed over, so nothing else is waited for.
         self.lane.acknowledge();
-        filled.map(Some).map_err(|found| SupplyError::new(self.lane.malformed(&found)))
+        placed.map_err(|Malformed(found)| SupplyError::new(self.lane.malformed(&found)))
     }
 
     fn closer(&self) -> Box<dyn Fn() + Send> {
@@ -185,34 +204,29 @@ impl LaneSupplier for ServedLane {
     }
 }
 
-/// Copies a batch to where the feed has it. Every length is the server's word.
-fn copy(batch: &RemoteBatch, room: &mut BatchRoom<'_>, records_max: Option<u64>) -> Result<BatchEnd, String> {
+/// Copies a batch of the server's memory to where the feed has it. Every length is the server's word.
+fn copy(batch: &RemoteBatch, mut room: BatchRoom, known: &RoomPlace) -> Result<SuppliedBatch, Malformed> {
     let (rows, records) = (batch.rows(), batch.records());
-    if batch.missed() > 0 {
-        return Err(format!("a batch after {} that are missing", batch.missed()));
-    }
+    let unfit =
+        |room: &BatchRoom| Malformed(format!("a batch of {rows} rows that is not one of {}", room.layout()));
     let mut number = 0;
     for bytes in batch.arrays_of_feed() {
-        let arrays = room.arrays();
-        let place = if number < arrays { room.array_mut(number).get_mut(..bytes.len()) } else { None };
-        let Some(place) = place else {
-            return Err(format!("a batch of {rows} rows, larger than one of {}", room.layout()));
-        };
-        place.copy_from_slice(bytes);
+        if number == room.arrays() || room.array_mut(number).len() < bytes.len() {
+            return Err(unfit(&room));
+        }
+        room.array_mut(number)[..bytes.len()].copy_from_slice(bytes);
         number += 1;
     }
-    let (Some(epochs), Some(positions)) = (batch.epochs(), batch.positions()) else {
-        return Err("a batch that does not say which records it has".to_owned());
-    };
-    if number != room.arrays() || rows > room.layout().rows() {
-        return Err(format!("a batch of {number} arrays and {rows} rows, not one of {}", room.layout()));
+    if number != room.arrays() || rows > room.layout().rows() || batch.missed() > 0 {
+        return Err(unfit(&room));
     }
+    let (Some(epochs), Some(positions)) = (batch.epochs(), batch.positions()) else {
+        return Err(Malformed("a batch that does not say which records it has".to_owned()));
+    };
     let ids = epochs.iter().zip(positions).map(|(&epoch, &index)| RecordId { epoch, index });
     for (place, id) in room.records_mut().iter_mut().zip(ids.take(records)) {
-        if records_max.is_some_and(|records| id.index >= records) {
-            return Err(format!("a batch with {id}, which the data do not have"));
-        }
+        known.check(id)?;
         *place = id;
     }
-    Ok(BatchEnd { step: batch.step(), rows, records })
+    Ok(room.filled(batch.step(), rows, records))
 }

@@ -147,6 +147,11 @@ impl RemoteColumns {
         })
     }
 
+    /// Whether a column's rows are arrays, whose elements are another one.
+    pub(crate) fn is_nested(&self, column: usize) -> bool {
+        matches!(self.schema.field(column).data_type(), DataType::FixedSizeList(..) | DataType::LargeList(_))
+    }
+
     /// A field for each column, in their order.
     pub(crate) fn each(&self) -> impl Iterator<Item = &RemoteField> {
         self.each.iter().map(|(field, _)| field)

@@ -1,10 +1,11 @@
 //! The client: a feed elsewhere, as if it were here.
 //!
 //! The way of a batch: [`connection`] makes connections, of which each [`call`] has one, on the thread of
-//! [`runtime`]; [`receive`] takes a stream's messages apart and puts their bodies into [`slot`]s. If the
-//! server is on this machine, [`shared`] hears where its batches are. Either is an [`arrival`] for a
-//! [`lane`], which hands them over in order, as a [`batch`] whose columns are the [`fields`] of the feed.
-//! [`whole`] is the same for bytes that are all there.
+//! [`runtime`]; [`receive`] takes a stream's messages apart and puts their bodies into [`slot`]s, or
+//! [`scatter`]s them over the memory of a [`feed`] here. If the server is on this machine, [`shared`] hears
+//! where its batches are. Each is an [`arrival`] for a [`lane`], which hands them over in order, as a
+//! [`batch`] whose columns are the [`fields`] of the feed. [`whole`] is the same for bytes that are all
+//! there.
 
 mod arrival;
 mod batch;
@@ -16,6 +17,7 @@ mod fields;
 mod lane;
 mod receive;
 mod runtime;
+mod scatter;
 mod servers;
 mod shared;
 mod slot;
@@ -288,7 +290,7 @@ impl Client {
         // A ticket that is none is the lane's to refuse, or the server's.
         let digest = stream.map_or(FeedDigest::any(), |stream| FeedDigest::of(&stream.request));
         let server = self.0.servers.now(digest).swap_remove(0);
-        RemoteLane::new(&self.0, digest, server, ticket)
+        RemoteLane::new(&self.0, digest, server, ticket, None)
     }
 
     /// Asks for one message, and waits for it: from the first server or, if it is not there, from the next
@@ -411,6 +413,6 @@ impl RemoteFeed {
     /// [`ClientError::NoRank`] if there are fewer.
     pub fn lane(&self, rank: usize) -> Result<RemoteLane, ClientError> {
         let ticket = self.tickets.get(rank).ok_or(ClientError::NoRank { rank, ranks: self.ranks() })?;
-        RemoteLane::new(&self.client.0, self.digest, self.server.clone(), ticket)
+        RemoteLane::new(&self.client.0, self.digest, self.server.clone(), ticket, None)
     }
 }

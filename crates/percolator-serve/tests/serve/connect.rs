@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::common::data::{DAMAGED, FIELDS, images};
 use crate::common::served::Served;
-use crate::process::must_end;
-use crate::proxy::Proxy;
+use crate::process::{must_end, sample};
+use crate::proxy::{Proxy, To, Trouble};
 use crate::seen::{Seen, spec};
 use crate::together::until_empty;
 
@@ -76,7 +76,11 @@ fn a_training_loop_sees_what_it_sees_of_a_feed_of_its_own() {
     let padded = json!({"schedule": {"epochs": 2, "last_batch": "pad"}});
     let once = json!({"schedule": {"once": true}, "receipts": "off"});
     let endless = json!({"schedule": {}, "receipts": "off"});
-    for more in [json!({}), examples, padded, once, endless] {
+    // Of 22 records, the third lane gets none in the second step.
+    let mut empty = examples.clone();
+    (empty["devices"], empty["batch_size"]) =
+        (json!(["host:0", "host:1", "host:2"]), json!({"per_replica": 5}));
+    for more in [json!({}), examples, empty, padded, once, endless] {
         let described = shuffled(more);
         let steps = if described.schedule.is_planned() || described.schedule.once { usize::MAX } else { 9 };
         let seen = |mut feed: Feed| must_end("a feed", move || some(&mut feed, steps));
@@ -181,6 +185,31 @@ fn a_feed_outlives_its_servers() {
     // A snapshot needs no server: a later one goes on from it.
     drop(proxy);
     drop((server, folder));
+}
+
+#[test]
+fn it_does_not_matter_at_which_byte_its_connection_is_cut() {
+    let served = Served::plain();
+    let examples = json!({
+        "sources": [{"lmdb": {"path": "examples"}}], "decoder": {"example": {"fields": FIELDS}},
+        "devices": ["host:0"],
+    });
+    let described = shuffled(examples);
+    let due = all(here(&served, &described).build().unwrap());
+    let proxy = Proxy::new(served.server.addresses()[0]);
+    let client = Client::connect(&proxy.url()).unwrap();
+    let before = proxy.passed()[1];
+    assert_eq!(all(client.feed(described.clone()).unwrap()), due);
+    let to_client = proxy.passed()[1] - before;
+    assert!(to_client > 12_000, "{to_client} bytes");
+    for at in sample::some_of((0..to_client).step_by(211), 29) {
+        let feed = || client.feed(described.clone());
+        proxy.trouble([Trouble::Cut(To::Client, at)]);
+        // The first connection only asks what the feed is.
+        let feed = feed().or_else(|_| feed()).unwrap();
+        proxy.trouble([Trouble::Cut(To::Client, at)]);
+        assert_eq!(all(feed), due, "{at}");
+    }
 }
 
 fn start(root: &Path, key: &Path) -> Server {
