@@ -292,15 +292,16 @@ impl Scatter {
         Ok(())
     }
 
-    /// The batch, of which all came.
+    /// The batch, of which all came. After an error, the room is still where it was.
     pub(crate) fn finish(self) -> Result<ScatteredBatch, Malformed> {
-        let mut room = self.place.take().ok_or_else(no_room)?;
-        let Scatter { place: known, note, epochs, positions, ragged, .. } = self;
+        let mut place = self.place.room.lock();
+        let room = place.as_mut().ok_or_else(no_room)?;
+        let Scatter { note, epochs, positions, ragged, .. } = &self;
         for (offsets, elements) in ragged {
             let at = note.rows * size_of::<i64>();
-            let last = room.array_mut(offsets)[at..at + size_of::<i64>()].try_into();
+            let last = room.array_mut(*offsets)[at..at + size_of::<i64>()].try_into();
             let last = i64::from_ne_bytes(last.expect("it has as many bytes"));
-            if usize::try_from(last) != Ok(elements) {
+            if usize::try_from(last) != Ok(*elements) {
                 return Err(Malformed(format!("a batch whose offsets end at {last} of {elements} elements")));
             }
         }
@@ -310,14 +311,15 @@ impl Scatter {
             index: u64::from_le_bytes(*index),
         });
         let mut named = 0;
-        for (place, id) in room.records_mut().iter_mut().zip(ids.take(note.records)) {
-            known.check(id)?;
-            *place = id;
+        for (to, id) in room.records_mut().iter_mut().zip(ids.take(note.records)) {
+            self.place.check(id)?;
+            *to = id;
             named += 1;
         }
         if named < note.records {
             return Err(Malformed("a batch that does not say which records it has".to_owned()));
         }
+        let (room, note) = (place.take().ok_or_else(no_room)?, note.clone());
         let batch = room.filled(RemoteBatch::step_of(&note), note.rows, note.records);
         Ok(ScatteredBatch { note, batch })
     }
@@ -325,4 +327,131 @@ impl Scatter {
 
 fn no_room() -> Malformed {
     Malformed("a batch for which there is no room".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use percolator::example::{ExampleFields, ExampleWriter};
+    use percolator::feed::{LaneSupplier, Supply, SupplyError, SupplyLanes};
+    use percolator::record::StepId;
+    use percolator::source::FnSource;
+    use percolator::{Batch, Feed, FeedBuilder};
+
+    use super::*;
+    use crate::client::receive::{MessageReader, Received};
+    use crate::client::slot::BodyPool;
+    use crate::columns::Columns;
+    use crate::message::{BatchEncoder, SchemaMessage};
+
+    /// Six records of all kinds of fields.
+    fn described() -> FeedBuilder {
+        let source = FnSource::new("scattered", 6, |position, value| {
+            let number = i64::try_from(position).unwrap();
+            let mut writer = ExampleWriter::new();
+            writer.ints("id", [number]).floats("box", [0.5, -1.0]);
+            writer.ints("words", 0..number % 4).ints("tokens", (0..number % 5).map(|at| number << at));
+            value.extend_from_slice(&writer.to_bytes());
+            Ok(())
+        });
+        let fields: ExampleFields = "id:i64,box:f32[2],words:i32[<=3]=-1,tokens:i64[<=4]".parse().unwrap();
+        Feed::builder().source(source).example(fields).batch_size(6).epochs(1).threads(1)
+    }
+
+    /// The bytes of a stream of one batch: its schema, and the batch.
+    fn stream(feed: &mut Feed) -> (Vec<u8>, Vec<u8>) {
+        let batch = feed.epoch().unwrap().next().unwrap().unwrap();
+        let columns = Columns::of(batch.fields(), &[Column::Step, Column::Epoch, Column::Position]).unwrap();
+        let (records, rows) = (batch.len(), batch.rows());
+        let arrays = batch.into_bytes().unwrap();
+        let of_batch = columns.of_batch(&arrays).unwrap();
+        let ticket = String::new();
+        let (epoch, step) = (None, None);
+        let note = BatchNote { number: 0, epoch, step, is_last: false, records, rows, missed: 0, ticket };
+        let pieces = BatchEncoder::new(columns.schema()).unwrap().pieces(&of_batch, &note).unwrap();
+        (SchemaMessage::of(columns.schema()).in_stream.to_vec(), pieces.concat())
+    }
+
+    /// Supplies what comes of the stream when one byte of it is another, byte by byte; last, of all as it is.
+    #[derive(Debug)]
+    struct Changed {
+        schema: Vec<u8>,
+        batch: Vec<u8>,
+        next: Arc<AtomicUsize>,
+        refused: Arc<AtomicUsize>,
+    }
+
+    #[derive(Debug)]
+    struct ChangedLanes(Arc<Changed>);
+
+    impl SupplyLanes for ChangedLanes {
+        fn supplier(&self, _: usize, _: StepId) -> Result<Box<dyn LaneSupplier>, SupplyError> {
+            Ok(Box::new(ChangedLane(self.0.clone())))
+        }
+    }
+
+    struct ChangedLane(Arc<Changed>);
+
+    impl LaneSupplier for ChangedLane {
+        fn fill(&mut self, room: BatchRoom) -> Result<Option<SuppliedBatch>, SupplyError> {
+            let Changed { schema, batch, next, refused } = &*self.0;
+            let place = Arc::new(RoomPlace::new(Some(6)));
+            place.put(room);
+            loop {
+                let at = next.fetch_add(1, Relaxed);
+                if at > batch.len() {
+                    return Ok(None);
+                }
+                let mut bytes = batch.clone();
+                bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 0x15);
+                let bodies = Some(RoomBodies::new(place.clone()));
+                let mut reader = MessageReader::with_rooms(BodyPool::new(1), bodies);
+                let read = [schema, &bytes].into_iter().try_fold(None, |_, bytes| {
+                    // In two pieces, of which the second begins within the body.
+                    let (mut first, mut second) = bytes.split_at(bytes.len() * 3 / 4);
+                    reader.push(&mut first)?.map_or_else(|| reader.push(&mut second), |found| Ok(Some(found)))
+                });
+                match read {
+                    Ok(Some(Received::Scattered(scattered))) => return Ok(Some(scattered.batch)),
+                    Ok(_) | Err(_) => refused.fetch_add(1, Relaxed),
+                };
+            }
+        }
+
+        fn closer(&self) -> Box<dyn Fn() + Send> {
+            let next = self.0.next.clone();
+            // The next feed goes on.
+            Box::new(move || drop(next.clone()))
+        }
+    }
+
+    fn seen(batch: &Batch) -> String {
+        let arrays: Vec<_> = batch.arrays().map(|array| (array.name, array.bytes)).collect();
+        format!("{:?} {arrays:?}", batch.records())
+    }
+
+    #[test]
+    fn whatever_a_stream_says_a_batch_is_whole_or_none() {
+        let mut feed = described().build().unwrap();
+        let due = feed.epoch().unwrap().map(|batch| seen(&batch.unwrap())).next().unwrap();
+        let (schema, batch) = stream(&mut feed);
+        let bytes = batch.len();
+        let (next, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let changed = Arc::new(Changed { schema, batch, next: next.clone(), refused: refused.clone() });
+        let (mut whole, mut last) = (0, String::new());
+        while next.load(Relaxed) <= bytes {
+            let resolved = described().resolve().unwrap();
+            let lanes = Arc::new(ChangedLanes(changed.clone()));
+            let supply = Supply::new(resolved.snapshot().unwrap(), resolved.layout().fields(), lanes);
+            let mut feed = described().prefetch(1).build_supplied(supply).unwrap();
+            for batch in feed.steps().map_while(Result::ok) {
+                last = seen(&batch[0]);
+                whole += 1;
+            }
+        }
+        assert_eq!(last, due, "nothing was changed in the last one");
+        let refused = refused.load(Relaxed);
+        assert!(whole > 100 && refused > 100, "{whole} whole and {refused} refused of {bytes}");
+    }
 }
