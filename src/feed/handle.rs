@@ -176,7 +176,8 @@ impl FeedHandle {
     /// # Errors
     ///
     /// [`FeedError::Config`] if the number is 0 or too large, or if the memory of more threads is over the
-    /// feed's [limit](super::FeedBuilder::memory_limit). [`FeedError::Thread`] if a thread cannot be started.
+    /// feed's [limit](super::FeedBuilder::memory_limit), or if its batches are made elsewhere.
+    /// [`FeedError::Thread`] if a thread cannot be started.
     /// Then as many stay active as before; threads that were started by then stand by.
     pub fn set_threads(&self, threads: usize) -> Result<usize, FeedError> {
         let option = "threads";

@@ -26,8 +26,8 @@ use crate::device::{Capacity, Device, DeviceError};
 use crate::order::OrderError;
 use crate::prefetch::frontier::{Frontier, LaneFrontier};
 use crate::prefetch::{
-    ConsumerQueues, Dealt, Depth, FeedLinks, Input, LaneBatches, LaneMeters, Prefetcher, RingKeeper, Start,
-    State, Tolerance, lane_queues,
+    BatchInput, ConsumerQueues, Dealt, Depth, FeedLinks, LaneBatches, LaneMeters, Prefetcher, RingKeeper,
+    Start, State, Tolerance, lane_queues,
 };
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Terms};
@@ -262,7 +262,7 @@ impl ResolvedFeed {
             lane: number,
             is_mixed: !spec.schedule.mix.is_empty(),
         };
-        let input = Input::Dealt(Box::new(Dealt {
+        let input = BatchInput::Dealt(Box::new(Dealt {
             reader,
             processor: self.processor.clone(),
             draws,
@@ -318,7 +318,7 @@ pub(super) struct LaneEnd<'a> {
 
 impl LaneEnd<'_> {
     /// Allocates the lane's ring and starts its thread.
-    pub(super) fn start(self, input: Input, batches: LaneBatches) -> Result<Lane, FeedError> {
+    pub(super) fn start(self, input: BatchInput, batches: LaneBatches) -> Result<Lane, FeedError> {
         let Sizing { prefetch, prefetch_max, .. } = self.sizing;
         let (queues, of_consumer) = lane_queues(prefetch_max);
         let ConsumerQueues { full, consumer, free, stop, is_left } = of_consumer;

@@ -72,7 +72,8 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if there is no such step or replica, or the records cannot be read.
+    /// [`FeedError`] if there is no such step or replica, if the records cannot be read, or if the feed's
+    /// batches are made [elsewhere](FeedBuilder::build_supplied).
     pub fn replay(&self, step: impl Into<StepId>, replica: usize) -> Result<Batch, FeedError> {
         let id = step.into();
         self.check_step(id)?;

@@ -24,7 +24,7 @@ use crate::batch::{BatchLayout, Capacity, LayoutError};
 use crate::device::Device;
 use crate::order::Plan;
 use crate::prefetch::frontier::Frontier;
-use crate::prefetch::{Input, LaneBatches, LaneMeters, SupplyGate, SupplyLine};
+use crate::prefetch::{BatchInput, LaneBatches, LaneMeters, SupplyGate, SupplyLine};
 use crate::record::StepId;
 use crate::snapshot::{DealtBy, SnapshotError};
 use crate::source::Passes;
@@ -313,7 +313,7 @@ impl Supplying {
                 watch: None,
                 workers: None,
             };
-            lanes.push(of_device(number, || end.start(Input::Supplied(line), batches))?);
+            lanes.push(of_device(number, || end.start(BatchInput::Supplied(line), batches))?);
         }
         Ok(lanes)
     }

@@ -2,7 +2,7 @@
 //! comes before the end is handed over first, and nothing new is begun, unless all records are dealt again.
 
 use super::frontier::Clearance;
-use super::{ConsumerGone, Input, Prefetcher};
+use super::{BatchInput, ConsumerGone, Prefetcher};
 use crate::bad::BadCount;
 use crate::feed::FeedError;
 use crate::record::StepId;
@@ -96,7 +96,7 @@ impl Prefetcher {
         if self.state.ending.is_some() {
             return;
         }
-        let Input::Dealt(dealt) = &self.input else { return };
+        let BatchInput::Dealt(dealt) = &self.input else { return };
         match dealt.reader.error() {
             Some(error) => self.fail(error.into()),
             None => self.records_ended(),
@@ -115,7 +115,7 @@ impl Prefetcher {
 
     /// Makes the lane what it was before its first record, if its records can be dealt again. The ring stays.
     pub(super) fn return_to_start(&mut self) -> bool {
-        let Input::Dealt(dealt) = &mut self.input else { return false };
+        let BatchInput::Dealt(dealt) = &mut self.input else { return false };
         let Some(Start { next, draws }) = dealt.start.as_ref().filter(|_| !self.state.runs_over) else {
             return false;
         };
@@ -157,7 +157,7 @@ impl Prefetcher {
             self.state.abandoned.push((header, Box::new(filling)));
         }
         self.state.run = None;
-        if let Input::Supplied(line) = &mut self.input {
+        if let BatchInput::Supplied(line) = &mut self.input {
             let given = line.close().into_iter();
             self.state.abandoned.extend(given.map(|header| (header, Box::new(()) as Box<dyn Send>)));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Input, Prefetcher};
+use super::{BatchInput, Prefetcher};
 use crate::bad::BadRecord;
 use crate::batch::BatchLayout;
 use crate::batch::fault::{BatchFault, RecordError};
@@ -93,7 +93,7 @@ impl Prefetcher {
 
     /// Keeps the records of a run of only bad records until the layout of their batch is known.
     pub(super) fn put_early(&mut self, run: &Lease, bad: Vec<BadRecord>) {
-        if let Input::Dealt(dealt) = &mut self.input {
+        if let BatchInput::Dealt(dealt) = &mut self.input {
             for bad in &bad {
                 dealt.draws.next(bad.id);
             }

@@ -25,7 +25,7 @@ use crate::workers::{Governor, Task};
 pub(super) const GIVEN_MAX: usize = 2;
 
 /// What fills a lane's batches.
-pub(crate) enum Input {
+pub(crate) enum BatchInput {
     /// A reader, whose records the workers write.
     Dealt(Box<Dealt>),
     /// A supplier of whole batches.

@@ -50,7 +50,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use self::depth::Depth;
 pub(crate) use self::ending::Start;
-pub(crate) use self::input::{Dealt, Input, SupplyGate, SupplyLine};
+pub(crate) use self::input::{BatchInput, Dealt, SupplyGate, SupplyLine};
 use self::input::{GIVEN_MAX, Supplied};
 pub(crate) use self::meters::LaneMeters;
 pub(crate) use self::queues::{ConsumerQueues, Message, Queues, lane_queues};
@@ -95,7 +95,7 @@ pub(crate) struct Prefetcher {
     pub(crate) ring: RingKeeper,
     /// The lane's number.
     pub(crate) lane: usize,
-    pub(crate) input: Input,
+    pub(crate) input: BatchInput,
     pub(crate) device: Device,
     /// The processors that the thread is bound to, if any, so that memory for a batch that grows is placed
     /// there too.
@@ -334,7 +334,7 @@ impl Prefetcher {
 
     /// Takes a run of the reader.
     fn take_run(&mut self, slot: queue_pair::RunSlot) {
-        let Input::Dealt(dealt) = &self.input else { return };
+        let BatchInput::Dealt(dealt) = &self.input else { return };
         let run = dealt.reader.end().lease(slot);
         self.state.is_at_start = false;
         if self.state.ending.is_some() {
@@ -350,7 +350,7 @@ impl Prefetcher {
 
     /// Takes what comes from the supplier.
     fn take_supplied(&mut self, supplied: Option<Supplied>) {
-        let Input::Supplied(line) = &mut self.input else { return };
+        let BatchInput::Supplied(line) = &mut self.input else { return };
         let (step, pending) = match supplied {
             Some(Supplied::Batch(step, pending)) => (step, pending),
             Some(Supplied::Ended) => return self.records_ended(),
@@ -392,8 +392,8 @@ impl Prefetcher {
     fn wants_slot(&self) -> bool {
         let State { idle, open, ending, .. } = &self.state;
         let has_room = match &self.input {
-            Input::Dealt(_) => true,
-            Input::Supplied(line) => line.given() < GIVEN_MAX,
+            BatchInput::Dealt(_) => true,
+            BatchInput::Supplied(line) => line.given() < GIVEN_MAX,
         };
         has_room && ending.is_none() && idle.is_none() && open.is_none()
     }
@@ -407,7 +407,7 @@ impl Prefetcher {
     /// The meter for what the prefetcher is about to wait for, and its name in traces.
     fn waiting_meter(&self) -> (&WaitMeter, &'static str) {
         let State { idle, open, in_flight, submitted, resting, ending, .. } = &self.state;
-        let is_supplied = matches!(&self.input, Input::Supplied(line) if line.given() > 0);
+        let is_supplied = matches!(&self.input, BatchInput::Supplied(line) if line.given() > 0);
         if ending.is_none() && (idle.is_some() || open.is_some() || is_supplied) {
             (&self.meters.for_records, "records")
         } else if !in_flight.is_empty() {
@@ -435,11 +435,11 @@ impl Prefetcher {
         };
         let (no_run, no_slot, no_alarm, no_supply) = (never(), never(), never(), never());
         let full = match &self.input {
-            Input::Dealt(dealt) if wants_run => dealt.reader.end().full(),
+            BatchInput::Dealt(dealt) if wants_run => dealt.reader.end().full(),
             _ => &no_run,
         };
         let supplied = match &self.input {
-            Input::Supplied(line) if ending.is_none() => line.supplied(),
+            BatchInput::Supplied(line) if ending.is_none() => line.supplied(),
             _ => &no_supply,
         };
         let alarm = if wants_alarm { self.feed.first_error.alarm() } else { &no_alarm };
@@ -460,7 +460,7 @@ impl Prefetcher {
 
     /// Gives the run's records their places and passes them to the workers.
     fn place_run(&mut self, run: Lease) {
-        let Input::Dealt(dealt) = &self.input else { return };
+        let BatchInput::Dealt(dealt) = &self.input else { return };
         dealt.governor.look(Instant::now());
         let processor = dealt.processor.clone();
         let (mut bad, mut verified) = (Vec::new(), 0);
@@ -479,7 +479,8 @@ impl Prefetcher {
                 return self.fail(self.why_no_room(&processor, &run, bad.len(), error));
             }
         }
-        let (Some((header, filling)), Input::Dealt(dealt)) = (&mut self.state.open, &mut self.input) else {
+        let (Some((header, filling)), BatchInput::Dealt(dealt)) = (&mut self.state.open, &mut self.input)
+        else {
             return;
         };
         let (lane, batch) = (self.lane, header.batch);
@@ -563,7 +564,7 @@ impl Prefetcher {
             None if self.deepen() => self.state.idle = self.state.resting.pop_back(),
             None => return,
         }
-        if let Input::Supplied(_) = self.input {
+        if let BatchInput::Supplied(_) = self.input {
             return self.give();
         }
         if let Some(run) = self.state.run.take() {
@@ -576,7 +577,9 @@ impl Prefetcher {
         if let Err(error) = self.begin() {
             return self.fail(error);
         }
-        if let (Some((header, filling)), Input::Supplied(line)) = (self.state.open.take(), &mut self.input) {
+        if let (Some((header, filling)), BatchInput::Supplied(line)) =
+            (self.state.open.take(), &mut self.input)
+        {
             line.give(header, filling);
         }
         self.reuse();
@@ -610,8 +613,8 @@ impl Prefetcher {
                 }
             };
             let tolerance = match &mut self.input {
-                Input::Dealt(dealt) => Some(&mut dealt.tolerance),
-                Input::Supplied(_) => None,
+                BatchInput::Dealt(dealt) => Some(&mut dealt.tolerance),
+                BatchInput::Supplied(_) => None,
             };
             let submitted = submit(header, pending, tolerance, mix);
             drop(submitting);

@@ -302,7 +302,7 @@ impl Snapshot {
         Ok((0..replicas).map(|replica| known(replica).unwrap_or_default()).collect())
     }
 
-    /// The next step of each of these replicas, for a feed of the same job: one whose run starts with `start`.
+    /// The next step of each of these replicas, for a feed of the same job, whose run starts with `start`.
     pub(crate) fn next_in(
         &self,
         start: &Snapshot,

@@ -299,8 +299,8 @@ impl Scatter {
         let Scatter { note, epochs, positions, ragged, .. } = &self;
         for (offsets, elements) in ragged {
             let at = note.rows * size_of::<i64>();
-            let last = room.array_mut(*offsets)[at..at + size_of::<i64>()].try_into();
-            let last = i64::from_ne_bytes(last.expect("it has as many bytes"));
+            let last: i64 =
+                bytemuck::pod_read_unaligned(&room.array_mut(*offsets)[at..at + size_of::<i64>()]);
             if usize::try_from(last) != Ok(*elements) {
                 return Err(Malformed(format!("a batch whose offsets end at {last} of {elements} elements")));
             }
