@@ -15,6 +15,7 @@ use percolator::{
     BadRecords, Batch, Device, Epochs, Feed, FeedBuilder, FeedError, Lane, LastBatch, Shuffle, Snapshot,
 };
 
+use crate::bench::{Bench, Broken, feed as at_device, next};
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
 
@@ -258,4 +259,40 @@ fn what_such_a_feed_cannot_do_is_refused() {
     assert!(matches!(refused(described().seed(7)), FeedError::Snapshot(SnapshotError::OtherDraws { .. })));
     let error = supplied(&described()).replay((0, 0), 0).unwrap_err();
     assert_eq!(error, elsewhere("replay"));
+}
+
+/// A lane at a device that does nothing by itself, with two batches in its ring.
+fn lane_at(bench: &Bench) -> (Feed, Lane) {
+    let described = at_device(bench, 2).epochs(0);
+    let here = described.clone().devices([Device::host(0)]);
+    let mut feed = described.build_supplied(supply(&here, Twin(here.clone()))).unwrap();
+    let lane = feed.take_lanes().unwrap().remove(0);
+    (feed, lane)
+}
+
+#[test]
+fn a_device_gets_batches_from_where_they_were_filled_and_none_is_filled_while_it_reads() {
+    must_end("a supplied lane whose batches are still read", || {
+        let bench = Bench::new(Broken::Nothing);
+        let (_feed, mut lane) = lane_at(&bench);
+        let batches = [next(&mut lane), next(&mut lane)];
+        for (sent, batch) in bench.state().sent.iter().zip(&batches) {
+            assert_eq!((sent.address, &*sent.copy), (batch.bytes().as_ptr() as usize, batch.bytes()));
+        }
+        drop(batches);
+        bench.wait_until(|state| state.awaited.contains(&0) && state.awaited.contains(&1));
+        assert!(lane.try_next().unwrap().batch().is_none());
+        assert!(bench.is_intact(0) && bench.is_intact(1));
+        bench.change(|state| state.finished.insert(1));
+        let third = next(&mut lane);
+        assert_eq!(third.bytes().as_ptr() as usize, bench.state().sent[1].address, "its memory was reused");
+        assert!(bench.is_intact(0), "the first's was not");
+        assert_eq!(third.records()[0].index, 8);
+        drop(third);
+        bench.let_go();
+        for _ in 0..50 {
+            next(&mut lane);
+        }
+        lane.close();
+    });
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use percolator::feed::{ConfigError, FeedSpec, SupplyError};
+use percolator::order::{JobWorker, World};
 use percolator::snapshot::SnapshotError;
 use percolator::{BadRecords, Feed, FeedBuilder, FeedError, Receipt, Snapshot};
 use percolator_proof::{EpochState, Verdict};
@@ -158,6 +159,25 @@ fn receipts_prove_a_served_run_and_say_what_is_missing() {
     some(&mut gap, usize::MAX);
     receipt.merge(&gap.receipt().unwrap()).unwrap();
     assert!(!Verdict::of([("gap", &receipt)]).unwrap().is_sound());
+}
+
+/// Programs of one job, each with lanes of its own.
+#[test]
+fn workers_of_a_job_have_their_shares_and_prove_the_run_together() {
+    let served = Served::plain();
+    let described = shuffled(json!({"devices": ["host:0"]}));
+    let world = World::new(2, 2).unwrap();
+    let receipts = [0, 1].map(|number| {
+        let worker = |feed: FeedBuilder| feed.share(JobWorker { world, number });
+        let due = all(worker(here(&served, &described)).build().unwrap());
+        let feed = worker(FeedBuilder::from(described.clone()));
+        let seen = all(Feed::connect(&served.url(), feed).unwrap());
+        assert_eq!(seen, due, "worker {number}");
+        seen.receipt.unwrap().parse::<Receipt>().unwrap()
+    });
+    assert!(!Verdict::of([("one", &receipts[0])]).unwrap().is_sound());
+    let both = Verdict::of([("one", &receipts[0]), ("other", &receipts[1])]).unwrap();
+    assert!(both.is_sound() && both.first_not_covered(2).is_none(), "{both:?}");
 }
 
 #[test]
