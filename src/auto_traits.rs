@@ -6,8 +6,8 @@ use crate::device::{Device, DeviceError};
 use crate::dlpack::{DlpackBatch, DlpackTensor};
 use crate::example::{ExampleError, ExampleFieldsError, FeatureError, GrammarError};
 use crate::feed::{
-    Batch, ConfigError, Feed, FeedBuilder, FeedError, FeedHandle, FeedSpec, IntoBatches, Lane, OwnedArray,
-    ResolvedFeed, Stats,
+    Batch, BatchRoom, ConfigError, Feed, FeedBuilder, FeedError, FeedHandle, FeedSpec, IntoBatches, Lane,
+    OwnedArray, ResolvedFeed, Stats, SuppliedBatch, SupplyError,
 };
 use crate::leveldb::LevelDb;
 use crate::net::{Net, NetError};
@@ -23,6 +23,7 @@ const fn is_shared<T: Send + Sync + 'static>() {}
 const fn is_an_error<T: std::error::Error + Send + Sync + 'static>() {}
 
 const _: () = {
+    moves::<BatchRoom>();
     moves::<Feed>();
     moves::<Lane>();
     moves::<Lease>();
@@ -32,6 +33,7 @@ const _: () = {
     moves::<DlpackBatch>();
     moves::<DlpackTensor>();
     moves::<ResolvedFeed>();
+    moves::<SuppliedBatch>();
 };
 
 const _: () = {
@@ -78,5 +80,6 @@ const _: () = {
     is_an_error::<ReceiptError>();
     is_an_error::<SnapshotError>();
     is_an_error::<SourceError>();
+    is_an_error::<SupplyError>();
     is_an_error::<TransformError>();
 };

@@ -147,6 +147,13 @@ impl Field {
         Field { name: name.into(), ..self }
     }
 
+    /// Returns the same field as an image whose axes have this order: one that has three extents.
+    #[must_use]
+    pub fn of_image(self, layout: Layout) -> Self {
+        let is_image = matches!(&self.kind, FieldKind::Fixed(extents) if extents.len() == 3);
+        Field { layout: is_image.then_some(layout), ..self }
+    }
+
     /// An image for each record.
     pub(crate) fn image(name: impl Into<Arc<str>>, shape: BatchShape) -> Self {
         let BatchShape { image: ImageShape { channels, height, width }, layout, dtype, .. } = shape;

@@ -173,6 +173,17 @@ impl BatchLayout {
         &self.arrays
     }
 
+    /// Where an array is in the memory, with room for all rows.
+    pub(crate) fn array_range(&self, number: usize) -> std::ops::Range<usize> {
+        let array = &self.arrays[number];
+        let each = match array.part {
+            Part::Values => self.places[array.field].row_bytes,
+            Part::Lengths | Part::Offsets => size_of::<Count>(),
+        };
+        let rows = self.rows + usize::from(array.part == Part::Offsets);
+        array.offset..array.offset + rows * each
+    }
+
     /// The size in bytes of the first field's elements.
     pub(crate) fn first_field_bytes(&self) -> usize {
         self.places.first().map_or(0, |place| place.row_bytes * self.rows)
@@ -193,6 +204,41 @@ impl BatchLayout {
             (Part::Lengths, _) => Extents::new(&[rows]),
             (Part::Offsets, _) => Extents::new(&[rows + 1]),
         }
+    }
+
+    /// Checks what readers rely on in the memory of a batch that somebody else wrote: that lengths and
+    /// offsets are those of `rows` rows, and that booleans are 0 or 1.
+    pub(crate) fn check_whole(&self, memory: &[u8], rows: usize) -> Result<(), String> {
+        for array in &self.arrays {
+            let (field, place) = (&self.fields[array.field], &self.places[array.field]);
+            let wrong = |what: &str| Err(format!("{what} in {}", array.name));
+            let count_at = |at: usize| -> Count {
+                let start = place.counts + at * size_of::<Count>();
+                bytemuck::pod_read_unaligned(&memory[start..start + size_of::<Count>()])
+            };
+            let max = field.row_elements().and_then(|max| Count::try_from(max).ok()).unwrap_or(Count::MAX);
+            let elements = match (array.part, field.kind()) {
+                (Part::Lengths, _) if (0..rows).any(|row| !(0..=max).contains(&count_at(row))) => {
+                    return wrong("a length that no row can have");
+                }
+                (Part::Offsets, _) => {
+                    let is_row = |row| (0..=max).contains(&count_at(row + 1).wrapping_sub(count_at(row)));
+                    if count_at(0) != 0 || !(0..rows).all(is_row) {
+                        return wrong("offsets that do not follow one another");
+                    }
+                    continue;
+                }
+                (Part::Lengths, _) => continue,
+                // Checked by its offsets, of which the last is the number of all elements.
+                (Part::Values, FieldKind::Ragged { .. }) => usize::try_from(count_at(rows)).unwrap_or(0),
+                (Part::Values, _) => rows * field.row_elements().unwrap_or(0),
+            };
+            let end = array.offset + elements.min(rows * place.row_bytes);
+            if array.dtype == Dtype::Bool && memory[array.offset..end].iter().any(|&byte| byte > 1) {
+                return wrong("booleans that are neither 0 nor 1");
+            }
+        }
+        Ok(())
     }
 
     /// The field that the device transforms, the shape it makes of `rows` rows, and the offset of the cuts.

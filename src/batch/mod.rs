@@ -101,6 +101,8 @@ pub(crate) struct Pending {
     rows: usize,
     records: usize,
     pads: bool,
+    /// Whether the elements of its ragged fields are contiguous already.
+    is_joined: bool,
 }
 
 /// A complete buffer, which is only read.
@@ -263,7 +265,7 @@ impl Filling {
     pub(crate) fn finish(self) -> Pending {
         self.buffer.release();
         let Filling { buffer, layout, pointers, taken } = self;
-        Pending { buffer, layout, pointers, rows: taken, records: taken, pads: false }
+        Pending { buffer, layout, pointers, rows: taken, records: taken, pads: false, is_joined: false }
     }
 
     /// Like [`finish`](Self::finish), with zeros in the places that were not taken.
@@ -275,6 +277,53 @@ impl Filling {
         }
         places.finish();
         Pending { records, pads: true, ..self.finish() }
+    }
+}
+
+/// What somebody writes who makes a whole batch: ragged fields are joined, and offsets in their place.
+impl Filling {
+    pub(crate) fn layout(&self) -> &Arc<BatchLayout> {
+        &self.layout
+    }
+
+    /// All memory of a batch of which no place was handed out, up to the end of the last array.
+    ///
+    /// # Panics
+    ///
+    /// If a place was handed out, which is a bug in the caller.
+    pub(crate) fn memory_mut(&mut self) -> &mut [u8] {
+        assert_eq!(self.taken, 0, "some of the batch is another's");
+        // SAFETY: `begin` checked that there is room for the layout, and the bytes are initialised (the
+        // memory's promise). No place was handed out, so by invariants 1 and 2 nobody else reaches them.
+        unsafe { std::slice::from_raw_parts_mut(self.pointers.memory, self.layout.bytes()) }
+    }
+
+    /// The ids of all rows of a batch of which no place was handed out.
+    ///
+    /// # Panics
+    ///
+    /// If a place was handed out, which is a bug in the caller.
+    pub(crate) fn ids_mut(&mut self) -> &mut [RecordId] {
+        assert_eq!(self.taken, 0, "some of the batch is another's");
+        // SAFETY: as in `memory_mut`: `begin` found as many ids as there are rows.
+        unsafe { std::slice::from_raw_parts_mut(self.pointers.ids, self.layout.rows()) }
+    }
+
+    /// The batch whose memory was written as a whole: so many rows, of which the first are records.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with its rows, or with what counts and booleans say in its memory: readers rely on
+    /// those.
+    pub(crate) fn finish_whole(mut self, rows: usize, records: usize) -> Result<Pending, String> {
+        let rows_max = self.layout.rows();
+        if rows > rows_max || records > rows {
+            return Err(format!("{records} records in {rows} rows, of which a batch has up to {rows_max}"));
+        }
+        let layout = self.layout.clone();
+        layout.check_whole(self.memory_mut(), rows)?;
+        self.buffer.rows.write(0..rows);
+        Ok(Pending { rows, records, is_joined: true, ..self.finish() })
     }
 }
 
@@ -349,14 +398,16 @@ impl Pending {
     /// If it is not complete, which is a bug in the caller.
     pub(crate) fn filled(self, on_bad: BadAction) -> Filled {
         assert!(self.is_complete(), "a batch was taken while it was being written");
-        let Pending { buffer, layout, pointers, rows, records, pads } = self;
+        let Pending { buffer, layout, pointers, rows, records, pads, is_joined } = self;
         buffer.rows.write(0..rows);
         let bad = std::mem::take(&mut *buffer.bad.lock());
         let mut filled = Filled { buffer, layout, pointers, rows, records, bad: Vec::new() };
         if !bad.is_empty() {
             filled.settle_bad(bad, on_bad, pads);
         }
-        filled.join_ragged();
+        if !is_joined {
+            filled.join_ragged();
+        }
         filled
     }
 }

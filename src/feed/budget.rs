@@ -65,6 +65,14 @@ impl MemoryBudget {
         budget
     }
 
+    /// That of batches alone, of so many bytes and records each, which are filled by others.
+    pub(super) fn of_batches(count: usize, bytes_each: usize, records: usize) -> Self {
+        let line = |holder, bytes_each| BudgetLine { holder, count, bytes_each };
+        let lines =
+            vec![line("batches", bytes_each), line("batches: record ids, draws", records * TAG_BYTES)];
+        MemoryBudget { lines, of_threads: 0..0 }
+    }
+
     pub(crate) fn of(terms: &BudgetTerms<'_>) -> Self {
         let slots = terms.lanes * terms.prefetch;
         let places = terms.lanes * terms.runs * terms.run_records;

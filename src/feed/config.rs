@@ -223,6 +223,12 @@ pub enum ConfigError {
         /// What was asked for.
         option: &'static str,
     },
+    /// Something that a feed whose batches are made elsewhere cannot do.
+    #[error("the batches of this feed are made elsewhere, which does not go together with {option}")]
+    WithSupply {
+        /// What was asked for.
+        option: &'static str,
+    },
     /// An option of a plan, for a feed that has no epochs.
     #[error(
         "{option} needs epochs, and {}",

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::config::ConfigError;
+use super::supply::SupplyError;
 use crate::bad::{BadRecord, QuarantineError, TooManyBad};
 use crate::base::sync::panic_message;
 use crate::batch::fault::{BatchFault, RecordError};
@@ -62,6 +63,9 @@ pub enum FeedError {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// Whoever makes the batches [elsewhere](crate::FeedBuilder::build_supplied) supplies no more of them.
+    #[error(transparent)]
+    Supply(#[from] SupplyError),
     /// A thread of the feed panicked.
     #[error("the thread {name} panicked: {message}; this is a bug, please report it")]
     Panicked {

@@ -15,7 +15,7 @@ use crate::base::memory_limit::MemoryLimit;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::Ordering;
 use crate::order::Plan;
-use crate::prefetch::LaneMeters;
+use crate::prefetch::{LaneMeters, SupplyGate};
 use crate::reader::{Levels, ReaderWatch};
 use crate::record::StepId;
 use crate::workers::{QueueWatch, Roster, WorkerMeters};
@@ -62,10 +62,7 @@ struct Handled {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) clock: Arc<Clock>,
-    pub(super) reader: ReaderWatch,
-    pub(super) roster: Arc<Roster>,
-    pub(super) queue: QueueWatch,
-    pub(super) workers: Arc<WorkerMeters>,
+    pub(super) input: RunningInput,
     /// The device of each lane, and its counters.
     pub(super) lanes: Vec<(String, Arc<LaneMeters>)>,
     pub(super) progress: Vec<Arc<LaneProgress>>,
@@ -74,6 +71,19 @@ pub(super) struct Running {
     pub(super) budget: MemoryBudget,
     pub(super) memory_limit: Option<MemoryLimit>,
     pub(super) first_error: FirstError<FeedError>,
+}
+
+/// What fills the batches of what runs.
+#[derive(Debug)]
+pub(super) enum RunningInput {
+    Dealt {
+        reader: ReaderWatch,
+        roster: Arc<Roster>,
+        queue: QueueWatch,
+        workers: Arc<WorkerMeters>,
+    },
+    /// Whoever makes them elsewhere.
+    Supplied(Arc<SupplyGate>),
 }
 
 impl FeedHandle {
@@ -99,7 +109,7 @@ impl FeedHandle {
     #[must_use]
     pub fn memory_budget(&self) -> MemoryBudget {
         let running = self.running();
-        running.budget.with_threads(running.roster.governor().threads())
+        running.budget.with_threads(running.roster().map_or(0, |roster| roster.governor().threads()))
     }
 
     /// Whether the feed is [paused](Self::pause).
@@ -146,13 +156,13 @@ impl FeedHandle {
         let mut handled = self.0.lock();
         handled.is_paused = is_paused;
         // Under the lock: the reader gets what several threads ask for in the same order.
-        handled.running.reader.set_paused(is_paused);
+        handled.running.set_paused(is_paused);
     }
 
     /// Returns how many worker threads are active now.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.running().roster.governor().active()
+        self.running().active()
     }
 
     /// Sets how many worker threads are active from now on, and returns that number. As with
@@ -166,7 +176,8 @@ impl FeedHandle {
     /// # Errors
     ///
     /// [`FeedError::Config`] if the number is 0 or too large, or if the memory of more threads is over the
-    /// feed's [limit](super::FeedBuilder::memory_limit). [`FeedError::Thread`] if a thread cannot be started.
+    /// feed's [limit](super::FeedBuilder::memory_limit), or if its batches are made elsewhere.
+    /// [`FeedError::Thread`] if a thread cannot be started.
     /// Then as many stay active as before; threads that were started by then stand by.
     pub fn set_threads(&self, threads: usize) -> Result<usize, FeedError> {
         let option = "threads";
@@ -190,7 +201,7 @@ impl FeedHandle {
             let mut handled = self.0.lock();
             if !handled.is_seeking && Arc::ptr_eq(&handled.running, &running) {
                 // As it is now: another thread may have set it meanwhile.
-                handled.threads = Some(running.roster.governor().active());
+                handled.threads = Some(running.active());
                 return Ok(active);
             }
             // The feed has begun a seek meanwhile.
@@ -225,7 +236,7 @@ impl FeedHandle {
         let mut set = None;
         loop {
             let mut handled = self.0.lock();
-            running.reader.set_paused(handled.is_paused);
+            running.set_paused(handled.is_paused);
             let Some(threads) = handled.threads.filter(|&threads| set != Some(threads)) else {
                 if handled.is_cancelled {
                     running.first_error.set(FeedError::Cancelled);
@@ -256,11 +267,33 @@ impl Running {
         self.budget.with_threads(threads).check(self.memory_limit.as_ref())
     }
 
+    /// The workers, if there are any here.
+    fn roster(&self) -> Option<&Arc<Roster>> {
+        match &self.input {
+            RunningInput::Dealt { roster, .. } => Some(roster),
+            RunningInput::Supplied(_) => None,
+        }
+    }
+
+    fn active(&self) -> usize {
+        self.roster().map_or(0, |roster| roster.governor().active())
+    }
+
+    fn set_paused(&self, is_paused: bool) {
+        match &self.input {
+            RunningInput::Dealt { reader, .. } => reader.set_paused(is_paused),
+            RunningInput::Supplied(gate) => gate.set_paused(is_paused),
+        }
+    }
+
     fn set_threads(&self, threads: usize) -> Result<usize, FeedError> {
-        let governor = self.roster.governor();
+        let Some(roster) = self.roster() else {
+            return Err(ConfigError::WithSupply { option: "threads" }.into());
+        };
+        let governor = roster.governor();
         if threads > governor.threads() {
             self.check_threads(threads)?;
-            self.roster
+            roster
                 .grow(threads)
                 .map_err(|error| FeedError::Thread { name: "worker".to_owned(), source: error.into() })?;
         }
@@ -271,29 +304,12 @@ impl Running {
     }
 
     fn stats(&self) -> Stats {
-        let governor = self.roster.governor();
-        let reader = self.reader.meters();
         let until = self.clock.now();
+        let (reader, workers) = self.input_stats(until);
         Stats {
             elapsed: self.clock.elapsed(until),
-            reader: ReaderStats {
-                records: reader.records.get(),
-                value_bytes: reader.value_bytes.get(),
-                passes: reader.passes.get(),
-                undelivered: reader.undelivered.get(),
-                waits_for_free: reader.free_slot.report(until),
-                waits_for_resume: reader.paused.report(until),
-            },
-            workers: WorkerStats {
-                threads: governor.threads(),
-                time: governor.time(until),
-                active: governor.active(),
-                queued: self.queue.queued(),
-                queue_capacity: self.queue.capacity(),
-                runs: self.workers.runs.get(),
-                offloaded: self.workers.offloaded.get(),
-                waits_for_records: self.workers.idle.report(until),
-            },
+            reader,
+            workers,
             lanes: self
                 .lanes
                 .iter()
@@ -306,10 +322,38 @@ impl Running {
         }
     }
 
+    /// What the reader and the workers have done; nothing if there are none here.
+    fn input_stats(&self, until: Instant) -> (ReaderStats, WorkerStats) {
+        let RunningInput::Dealt { reader, roster, queue, workers } = &self.input else {
+            return Default::default();
+        };
+        let (reader, governor) = (reader.meters(), roster.governor());
+        let of_reader = ReaderStats {
+            records: reader.records.get(),
+            value_bytes: reader.value_bytes.get(),
+            passes: reader.passes.get(),
+            undelivered: reader.undelivered.get(),
+            waits_for_free: reader.free_slot.report(until),
+            waits_for_resume: reader.paused.report(until),
+        };
+        let of_workers = WorkerStats {
+            threads: governor.threads(),
+            time: governor.time(until),
+            active: governor.active(),
+            queued: queue.queued(),
+            queue_capacity: queue.capacity(),
+            runs: workers.runs.get(),
+            offloaded: workers.offloaded.get(),
+            waits_for_records: workers.idle.report(until),
+        };
+        (of_reader, of_workers)
+    }
+
     /// Where the runs of a lane are.
     fn runs(&self, lane: usize) -> QueueStats {
-        let Levels { full, free } = self.reader.levels(lane);
-        QueueStats { capacity: self.reader.runs(), full, free }
+        let RunningInput::Dealt { reader, .. } = &self.input else { return QueueStats::default() };
+        let Levels { full, free } = reader.levels(lane);
+        QueueStats { capacity: reader.runs(), full, free }
     }
 }
 

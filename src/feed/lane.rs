@@ -80,7 +80,8 @@ pub struct Lane {
     /// The error that it ended with.
     pub(super) error: Option<FeedError>,
     pub(super) clock: Arc<Clock>,
-    pub(super) watch: ReaderWatch,
+    /// `None` if its batches are made elsewhere.
+    pub(super) watch: Option<ReaderWatch>,
     pub(super) warn_after: Duration,
     pub(super) give_up_after: Option<Duration>,
     pub(super) progress: Arc<LaneProgress>,
@@ -326,7 +327,9 @@ impl Lane {
             self.meters.for_batch.end_rest(rest, end);
         }
         self.progress.begin_again();
-        self.watch.deal_again(end);
+        if let Some(watch) = &self.watch {
+            watch.deal_again(end);
+        }
         Ok(())
     }
 
@@ -445,9 +448,15 @@ impl Lane {
         if self.meters.for_device.is_waiting() {
             return format!("{} still uses the batches that were dropped", self.device);
         }
-        match self.watch.activity() {
+        let Some(watch) = &self.watch else {
+            return match self.frontier.behind(self.number) {
+                Some(lane) => format!("lane {lane} has yet to get its batch of the step, or of one before"),
+                None => "whoever makes the batches: the next one is not there".to_owned(),
+            };
+        };
+        match watch.activity() {
             Activity::AtTheGate { registered } => {
-                let consumers = self.watch.consumers();
+                let consumers = watch.consumers();
                 format!("the reader waits for its consumers: {registered} of {consumers} have registered")
             }
             Activity::WaitingFor(lane) if lane != self.number => {

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::config::ConfigError;
 use super::empty::EmptyBatches;
 use super::error::FeedError;
-use super::handle::{FeedHandle, Running};
+use super::handle::{FeedHandle, Running, RunningInput};
 use super::lane::{Lane, PrefetchThread};
 use super::placement::Placement;
 use super::progress::{LaneProgress, SnapshotFacts};
 use super::resolve::{ResolvedFeed, of_device, of_source};
 use super::sizing::Sizing;
+use super::spec::FeedSpec;
 use super::{Clock, Feed};
 use crate::base::first_error::FirstError;
 use crate::base::memory_limit::MemoryLimit;
@@ -21,12 +22,12 @@ use crate::base::return_queue::ReturnQueue;
 use crate::base::slot_account::SlotAccount;
 use crate::base::sync::{Sender, bounded, thread};
 use crate::batch::mix::MixedFields;
-use crate::device::{Device, DeviceError};
+use crate::device::{Capacity, Device, DeviceError};
 use crate::order::OrderError;
 use crate::prefetch::frontier::{Frontier, LaneFrontier};
 use crate::prefetch::{
-    ConsumerQueues, Depth, FeedLinks, LaneBatches, LaneMeters, Prefetcher, RingKeeper, Start, State,
-    Tolerance, lane_queues,
+    BatchInput, ConsumerQueues, Dealt, Depth, FeedLinks, LaneBatches, LaneMeters, Prefetcher, RingKeeper,
+    Start, State, Tolerance, lane_queues,
 };
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Terms};
@@ -40,6 +41,11 @@ const DRAWN_AGAIN_MAX: u64 = 1 << 31;
 
 /// Distinguishes the feeds of one process in traces. They count from 1.
 static FEEDS: AtomicU64 = AtomicU64::new(1);
+
+/// The number of the next feed of this process.
+pub(super) fn next_number() -> u64 {
+    FEEDS.fetch_add(1, Relaxed)
+}
 
 /// What all lanes of a feed share.
 struct Shared {
@@ -55,9 +61,9 @@ impl ResolvedFeed {
         let clock = Arc::new(Clock::start(self.devices.len()));
         // First, so that the transform on a device has its memory before the free memory is checked.
         let devices = self.lane_devices()?;
-        self.check_devices()?;
+        check_devices(&self.devices, self.sizing.prefetch, self.capacity)?;
         let queue = TaskQueue::with_room(self.sizing.threads, self.devices.len() * self.runs());
-        let feed = FEEDS.fetch_add(1, Relaxed);
+        let feed = next_number();
         let readers = of_source(|| self.open_readers(feed, &queue.helpers()))?;
         let meters = Arc::new(WorkerMeters::default());
         let of_lane = |_| Arc::new(LaneMeters { feed, ..LaneMeters::default() });
@@ -116,6 +122,7 @@ impl ResolvedFeed {
             empty_epoch: None,
             facts,
             builder: self.builder,
+            supply: None,
         })
     }
 
@@ -131,10 +138,12 @@ impl ResolvedFeed {
     ) -> Running {
         Running {
             clock: clock.clone(),
-            reader,
-            roster: workers.roster().clone(),
-            queue: workers.queue_watch(),
-            workers: meters,
+            input: RunningInput::Dealt {
+                reader,
+                roster: workers.roster().clone(),
+                queue: workers.queue_watch(),
+                workers: meters,
+            },
             lanes,
             progress: progress.to_vec(),
             facts: facts.clone(),
@@ -208,34 +217,6 @@ impl ResolvedFeed {
         Pool::cut(&self.terms(), self.first.value_bytes).runs
     }
 
-    /// Checks that each device has room for the batches of all its lanes.
-    fn check_devices(&self) -> Result<(), FeedError> {
-        let named = |(lane, device): (usize, &Device)| of_device(lane, || Ok(device.name()));
-        let names: Vec<String> = self.devices.iter().enumerate().map(named).collect::<Result<_, _>>()?;
-        for (number, (device, name)) in self.devices.iter().zip(&names).enumerate() {
-            // One check covers all lanes of a device.
-            if names[..number].contains(name) {
-                continue;
-            }
-            let Some(free) = of_device(number, || Ok(device.backend().free_bytes()?))? else { continue };
-            let lanes = names.iter().filter(|other| *other == name).count();
-            let batches = lanes * self.sizing.prefetch;
-            let bytes = self
-                .capacity
-                .checked_device_bytes(batches)
-                .expect("the lanes' batches were found to be countable");
-            if bytes > free {
-                let message = format!(
-                    "{free} bytes are free, for {batches} batches of {}; \
-                     lower the batch size or the prefetch",
-                    bytes / batches
-                );
-                return Err(DeviceError::OutOfMemory { device: name.clone(), bytes, message }.into());
-            }
-        }
-        Ok(())
-    }
-
     /// The devices as the lanes use them. Lanes that share a device share the transforming one, too.
     fn lane_devices(&self) -> Result<Vec<Device>, FeedError> {
         let named = &self.devices;
@@ -270,80 +251,157 @@ impl ResolvedFeed {
         near: Option<Cpus>,
         shared: &Shared,
     ) -> Result<Lane, FeedError> {
-        let Sizing { prefetch, prefetch_max, .. } = self.sizing;
-        let (queues, of_consumer) = lane_queues(prefetch_max, shared.workers.tasks());
-        let ConsumerQueues { full, consumer, free, stop, is_left } = of_consumer;
-        let (number, watch, together) = (reader.number(), reader.watch(), frontier.shared().clone());
+        let (number, watch) = (reader.number(), reader.watch());
         let pads = self.schedule_slice.as_ref().is_some_and(|schedule_slice| schedule_slice.plan.pads());
-        let account = SlotAccount::open();
         let (draws, can_repeat) = (self.draws(number).map_err(ConfigError::Order)?, self.can_repeat());
         let start = can_repeat.then(|| Start { next: progress.next().1, draws: draws.clone() });
-        let mut prefetcher = Prefetcher {
-            ring: RingKeeper(account.clone()),
+        let spec = &self.builder.spec;
+        let tolerance = Tolerance {
+            policy: spec.bad_records.clone(),
+            count: progress.bad_count(),
+            lane: number,
+            is_mixed: !spec.schedule.mix.is_empty(),
+        };
+        let input = BatchInput::Dealt(Box::new(Dealt {
             reader,
             processor: self.processor.clone(),
             draws,
-            device: device.clone(),
+            governor: shared.governor.clone(),
+            tasks: shared.workers.tasks(),
+            tolerance,
+            start,
+        }));
+        let batches = LaneBatches {
+            layout: self.layout.clone(),
+            first_layout: self.layout.clone(),
+            capacity: self.capacity,
+            pads,
+            mixing: self.mixing().map(|(mixing, fields)| (mixing, fields, self.processor.seed)),
+            keeps_contents: self.processor.hashes_contents,
+        };
+        let end = LaneEnd {
+            number,
+            device,
             near,
-            batches: LaneBatches {
-                layout: self.layout.clone(),
-                first_layout: self.layout.clone(),
-                capacity: self.capacity,
-                pads,
-                mixing: self.mixing(),
-            },
-            tolerance: Tolerance {
-                policy: self.builder.spec.bad_records.clone(),
-                count: progress.bad_count(),
-                lane: number,
-                is_mixed: !self.builder.spec.schedule.mix.is_empty(),
-            },
+            spec,
+            sizing: self.sizing,
+            meters,
+            progress,
+            frontier,
+            first_error: &shared.first_error,
+            clock: &shared.clock,
+            can_repeat,
+            watch: Some(watch),
+            workers: Some(shared.workers.clone()),
+        };
+        end.start(input, batches)
+    }
+}
+
+/// What a lane is started with, beside what fills its batches.
+pub(super) struct LaneEnd<'a> {
+    pub(super) number: usize,
+    pub(super) device: &'a Device,
+    /// The processors that the lane is bound to, if any.
+    pub(super) near: Option<Cpus>,
+    pub(super) spec: &'a FeedSpec,
+    pub(super) sizing: Sizing,
+    pub(super) meters: &'a Arc<LaneMeters>,
+    pub(super) progress: Arc<LaneProgress>,
+    pub(super) frontier: LaneFrontier,
+    pub(super) first_error: &'a FirstError<FeedError>,
+    pub(super) clock: &'a Arc<Clock>,
+    pub(super) can_repeat: bool,
+    pub(super) watch: Option<ReaderWatch>,
+    pub(super) workers: Option<Arc<Workers>>,
+}
+
+impl LaneEnd<'_> {
+    /// Allocates the lane's ring and starts its thread.
+    pub(super) fn start(self, input: BatchInput, batches: LaneBatches) -> Result<Lane, FeedError> {
+        let Sizing { prefetch, prefetch_max, .. } = self.sizing;
+        let (queues, of_consumer) = lane_queues(prefetch_max);
+        let ConsumerQueues { full, consumer, free, stop, is_left } = of_consumer;
+        let (number, spec, together) = (self.number, self.spec, self.frontier.shared().clone());
+        let account = SlotAccount::open();
+        let empties = EmptyBatches::new(self.device, &batches.layout, batches.pads, number);
+        let mut prefetcher = Prefetcher {
+            ring: RingKeeper(account.clone()),
+            lane: number,
+            input,
+            device: self.device.clone(),
+            near: self.near,
+            batches,
             depth: Depth::of(prefetch, prefetch_max),
-            meters: meters.clone(),
+            meters: self.meters.clone(),
             feed: FeedLinks {
-                governor: shared.governor.clone(),
-                first_error: shared.first_error.clone(),
-                frontier,
-                counts_batches: self.builder.spec.schedule.blocks,
+                first_error: self.first_error.clone(),
+                frontier: self.frontier,
+                counts_batches: spec.schedule.blocks,
             },
             queues,
-            state: State::with_capacity(prefetch_max, progress.next().1),
-            start,
+            state: State::with_capacity(prefetch_max, self.progress.next().1),
         };
         prefetcher.add_slots(prefetch)?;
         Ok(Lane {
             number,
-            device: device.name(),
-            empties: EmptyBatches::new(device, &self.layout, pads, number),
+            device: self.device.name(),
+            empties,
             full,
             arrived: None,
             wait: None,
             returns: ReturnQueue::new(free, &account),
-            meters: meters.clone(),
+            meters: self.meters.clone(),
             consumer,
             #[cfg(feature = "stream")]
             task_wait: None,
             error: None,
-            clock: shared.clock.clone(),
-            watch,
-            warn_after: self.builder.spec.warn_after,
-            give_up_after: self.builder.spec.give_up_after,
-            progress,
-            first_error: shared.first_error.clone(),
+            clock: self.clock.clone(),
+            watch: self.watch,
+            warn_after: spec.warn_after,
+            give_up_after: spec.give_up_after,
+            progress: self.progress,
+            first_error: self.first_error.clone(),
             frontier: together,
             ended: false,
             rest: None,
-            can_repeat,
+            can_repeat: self.can_repeat,
             is_left,
             thread: Some(spawn(prefetcher, stop)?),
-            _workers: Some(shared.workers.clone()),
+            _workers: self.workers,
         })
     }
 }
 
+/// Checks that each device has room for the batches of all its lanes, of this number and capacity.
+pub(super) fn check_devices(devices: &[Device], prefetch: usize, batch: Capacity) -> Result<(), FeedError> {
+    let named = |(lane, device): (usize, &Device)| of_device(lane, || Ok(device.name()));
+    let names: Vec<String> = devices.iter().enumerate().map(named).collect::<Result<_, _>>()?;
+    for (number, (device, name)) in devices.iter().zip(&names).enumerate() {
+        // One check covers all lanes of a device.
+        if names[..number].contains(name) {
+            continue;
+        }
+        let Some(free) = of_device(number, || Ok(device.backend().free_bytes()?))? else { continue };
+        let lanes = names.iter().filter(|other| *other == name).count();
+        let batches = lanes * prefetch;
+        let bytes =
+            batch.checked_device_bytes(batches).expect("the lanes' batches were found to be countable");
+        if bytes > free {
+            let message = format!(
+                "{free} bytes are free, for {batches} batches of {}; \
+                 lower the batch size or the prefetch",
+                bytes / batches
+            );
+            return Err(DeviceError::OutOfMemory { device: name.clone(), bytes, message }.into());
+        }
+    }
+    Ok(())
+}
+
 /// Starts the prefetch thread. Dropping `stop` ends it.
 fn spawn(prefetcher: Prefetcher, stop: Sender<()>) -> Result<PrefetchThread, FeedError> {
-    let name = format!("prefetch:{}", prefetcher.reader.number());
+    let name = format!("prefetch:{}", prefetcher.lane);
     let keeps_batches = prefetcher.device.keeps_batches();
     // Room for a message that never comes, as for `stop`.
     let (through_sender, through) = bounded(1);

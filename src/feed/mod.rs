@@ -23,6 +23,7 @@
 //!    |           the memory, holder by holder                        budget
 //!    v  launch()                                                     launch, placement
 //! Feed           what runs; seeking; where it is, for snapshots      mod, seek, progress
+//!    |           the same, of batches that somebody else makes       supply, supplied
 //!    |           one device's end of it, also after its records      lane, consumer_wait, empty
 //!    v
 //! Steps, Epoch   batches in step, one by one, or as a stream         steps, epoch, stream
@@ -70,6 +71,8 @@ pub(crate) mod stats;
 mod steps;
 #[cfg(feature = "stream")]
 mod stream;
+mod supplied;
+mod supply;
 mod target;
 mod view;
 mod views;
@@ -100,6 +103,7 @@ pub use self::stats::{Bottleneck, LaneStats, QueueStats, ReaderStats, Stats, Wor
 pub use self::steps::{Steps, take_step};
 #[cfg(feature = "stream")]
 pub use self::stream::Building;
+pub use self::supply::{BatchRoom, LaneSupplier, SuppliedBatch, Supply, SupplyError, SupplyLanes};
 pub use self::target::Target;
 pub use self::view::{FieldView, Ragged, Values};
 
@@ -108,6 +112,7 @@ use self::progress::{LaneProgress, SnapshotFacts};
 use crate::base::shape::{BatchShape, ImageShape};
 use crate::batch::BatchLayout;
 use crate::order;
+use crate::reader::ReaderWatch;
 use crate::receipt::Receipt;
 use crate::record::StepId;
 use crate::snapshot::{DealtBy, Snapshot, SnapshotError};
@@ -138,6 +143,8 @@ pub struct Feed {
     facts: Arc<SnapshotFacts>,
     /// The options that it was built with.
     builder: FeedBuilder,
+    /// Who makes its batches, if they are made elsewhere.
+    supply: Option<Supply>,
 }
 
 /// The clock of a feed. It stops when the last lane ends.
@@ -211,7 +218,7 @@ impl Feed {
             Ok(lanes) => {
                 let lanes = std::mem::take(lanes);
                 // Only the feed can have them begin again.
-                lanes.iter().for_each(|lane| lane.watch.deal_once());
+                lanes.iter().filter_map(|lane| lane.watch.as_ref()).for_each(ReaderWatch::deal_once);
                 self.lanes = Err(FeedError::LanesTaken);
                 Ok(lanes)
             }

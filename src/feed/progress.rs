@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::batch::Batch;
 use super::builder::FeedBuilder;
 use super::config::ConfigError;
+use super::error::FeedError;
 use super::resolve::ResolvedFeed;
 use super::spec::{Receipts, Seed};
 use crate::bad::{BadAction, BadCount};
@@ -165,6 +166,16 @@ impl FeedBuilder {
 }
 
 impl ResolvedFeed {
+    /// Returns where the run is before its first batch: what whoever [takes its batches
+    /// elsewhere](FeedBuilder::build_supplied) has to know of it.
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError::Snapshot`] as [`Feed::snapshot`](super::Feed::snapshot).
+    pub fn snapshot(&self) -> Result<Snapshot, FeedError> {
+        Ok(snapshot(&self.progress(&Arc::new(self.facts()))?)?)
+    }
+
     /// What all snapshots of the feed have in common.
     pub(super) fn facts(&self) -> SnapshotFacts {
         SnapshotFacts {

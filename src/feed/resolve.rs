@@ -421,7 +421,7 @@ impl FeedBuilder {
     }
 
     /// The devices, one for each lane: those attached, or those of these names. Equal names mean one device.
-    fn named_devices(&self) -> Result<Vec<Device>, FeedError> {
+    pub(super) fn named_devices(&self) -> Result<Vec<Device>, FeedError> {
         if let Some(devices) = &self.attached.devices {
             return Ok(devices.clone());
         }

@@ -43,7 +43,10 @@ impl Feed {
         self.handle.begin_seek();
         // Before new ones are created: their memory would be needed in addition.
         self.close_lanes();
-        let launched = builder.resolve_again().and_then(ResolvedFeed::launch);
+        let launched = match &self.supply {
+            Some(supply) => builder.build_supplied(supply.clone()),
+            None => builder.resolve_again().and_then(ResolvedFeed::launch),
+        };
         let switched = launched.and_then(|feed| match self.handle.switch_to(&feed.handle) {
             Ok(()) => Ok(feed),
             Err(error) => {
@@ -69,10 +72,14 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if there is no such step or replica, or the records cannot be read.
+    /// [`FeedError`] if there is no such step or replica, if the records cannot be read, or if the feed's
+    /// batches are made [elsewhere](FeedBuilder::build_supplied).
     pub fn replay(&self, step: impl Into<StepId>, replica: usize) -> Result<Batch, FeedError> {
         let id = step.into();
         self.check_step(id)?;
+        if self.supply.is_some() {
+            return Err(ConfigError::WithSupply { option: "replay" }.into());
+        }
         let builder = self.builder.clone().devices([Device::host(0)]).transform_on(TransformPlace::Host);
         let mut builder = builder.threads(1).prefetch(1).receipts(false);
         builder.forget_blocks();

@@ -2,7 +2,7 @@
 //! comes before the end is handed over first, and nothing new is begun, unless all records are dealt again.
 
 use super::frontier::Clearance;
-use super::{ConsumerGone, Prefetcher};
+use super::{BatchInput, ConsumerGone, Prefetcher};
 use crate::bad::BadCount;
 use crate::feed::FeedError;
 use crate::record::StepId;
@@ -96,7 +96,8 @@ impl Prefetcher {
         if self.state.ending.is_some() {
             return;
         }
-        match self.reader.error() {
+        let BatchInput::Dealt(dealt) = &self.input else { return };
+        match dealt.reader.error() {
             Some(error) => self.fail(error.into()),
             None => self.records_ended(),
         }
@@ -114,16 +115,17 @@ impl Prefetcher {
 
     /// Makes the lane what it was before its first record, if its records can be dealt again. The ring stays.
     pub(super) fn return_to_start(&mut self) -> bool {
-        let Some(Start { next, draws }) = self.start.as_ref().filter(|_| !self.state.runs_over) else {
+        let BatchInput::Dealt(dealt) = &mut self.input else { return false };
+        let Some(Start { next, draws }) = dealt.start.as_ref().filter(|_| !self.state.runs_over) else {
             return false;
         };
-        self.draws = draws.clone();
+        dealt.draws = draws.clone();
+        dealt.tolerance.count = BadCount::default();
         self.state.next = *next;
         self.feed.frontier.advance(*next);
         self.state.ending = None;
         self.state.is_at_start = true;
         self.batches.layout = self.batches.first_layout.clone();
-        self.tolerance.count = BadCount::default();
         true
     }
 
@@ -155,6 +157,10 @@ impl Prefetcher {
             self.state.abandoned.push((header, Box::new(filling)));
         }
         self.state.run = None;
+        if let BatchInput::Supplied(line) = &mut self.input {
+            let given = line.close().into_iter();
+            self.state.abandoned.extend(given.map(|header| (header, Box::new(()) as Box<dyn Send>)));
+        }
     }
 
     /// Discards all batches that were not handed over.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Prefetcher;
+use super::{BatchInput, Prefetcher};
 use crate::bad::BadRecord;
 use crate::batch::BatchLayout;
 use crate::batch::fault::{BatchFault, RecordError};
@@ -11,6 +11,7 @@ use crate::feed::FeedError;
 use crate::reader::Lease;
 use crate::record::StepEnd;
 use crate::source::Record;
+use crate::workers::processor::Processor;
 
 /// What a run begins its batch with.
 pub(super) enum Front {
@@ -25,12 +26,12 @@ impl Prefetcher {
     /// without records takes that of the source's first: a resumed run does not know what came before. Needed
     /// only if the decoder may reshape. There is only one such thread per lane, so it verifies and parses
     /// only records that decide something.
-    pub(super) fn front(&mut self, run: &Lease) -> Result<Front, FeedError> {
+    pub(super) fn front(&mut self, processor: &Processor, run: &Lease) -> Result<Front, FeedError> {
         let (mut checksums, mut bad) = (run.deferred_checksums(), Vec::new());
         for (position, record) in run.iter().enumerate() {
             // Before the record decides how much room the batch takes.
             let verified = checksums.before(position).map_err(BatchFault::from);
-            match verified.and_then(|()| Ok(self.layout_of(&record)?)) {
+            match verified.and_then(|()| Ok(self.layout_of(processor, &record)?)) {
                 // It decides nothing. The worker detects whether it was written to in the meantime.
                 Ok(layout) if Arc::ptr_eq(&layout, &self.batches.layout) => return Ok(Front::Good(bad)),
                 Ok(layout) => {
@@ -41,7 +42,7 @@ impl Prefetcher {
                 Err(fault) => {
                     // Bytes that were overwritten in the meantime look wrong too.
                     run.check_used()?;
-                    bad.push(self.processor.bad(&record, run.number(position), fault)?);
+                    bad.push(processor.bad(&record, run.number(position), fault)?);
                 }
             }
         }
@@ -55,24 +56,34 @@ impl Prefetcher {
     /// The layout of the batch that a record starts. If it is not that of the source's first good record,
     /// this record is tried before others have to fit it. Earlier batches make no difference, because a
     /// resumed run does not know them.
-    fn layout_of(&self, record: &Record<'_>) -> Result<Arc<BatchLayout>, Box<RecordError>> {
-        let layout = self.processor.layout(record, &self.batches.layout)?;
+    fn layout_of(
+        &self,
+        processor: &Processor,
+        record: &Record<'_>,
+    ) -> Result<Arc<BatchLayout>, Box<RecordError>> {
+        let layout = processor.layout(record, &self.batches.layout)?;
         if layout.rows() > 1 && layout != self.batches.first_layout {
-            self.processor.check_good(record, layout.fields())?;
+            processor.check_good(record, layout.fields())?;
         }
         Ok(layout)
     }
 
     /// Why a batch could not begin. If there is no memory for it, the record in the run that decided its
     /// layout is tried: the wrong size of a damaged record must not be reported as the device's fault.
-    pub(super) fn why_no_room(&self, run: &Lease, decided: usize, error: FeedError) -> FeedError {
+    pub(super) fn why_no_room(
+        &self,
+        processor: &Processor,
+        run: &Lease,
+        decided: usize,
+        error: FeedError,
+    ) -> FeedError {
         let is_memory = matches!(error, FeedError::Device(DeviceError::OutOfMemory { .. }));
         let Some(record) =
             run.get(decided).filter(|_| is_memory && self.batches.layout != self.batches.first_layout)
         else {
             return error;
         };
-        let tried = self.processor.try_alone(&record, self.batches.layout.fields());
+        let tried = processor.try_alone(&record, self.batches.layout.fields());
         match (run.check_used(), tried) {
             (Err(changed), _) => changed.into(),
             (Ok(()), Err(damage)) if damage.cause.is_of_record() => damage.into(),
@@ -82,8 +93,10 @@ impl Prefetcher {
 
     /// Keeps the records of a run of only bad records until the layout of their batch is known.
     pub(super) fn put_early(&mut self, run: &Lease, bad: Vec<BadRecord>) {
-        for bad in &bad {
-            self.draws.next(bad.id);
+        if let BatchInput::Dealt(dealt) = &mut self.input {
+            for bad in &bad {
+                dealt.draws.next(bad.id);
+            }
         }
         self.state.early.extend(bad);
         if let Some(end) = run.step_end() {

@@ -37,6 +37,7 @@ mod depth;
 mod ending;
 mod first_good;
 pub(crate) mod frontier;
+mod input;
 mod meters;
 mod queues;
 mod slot;
@@ -49,6 +50,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use self::depth::Depth;
 pub(crate) use self::ending::Start;
+pub(crate) use self::input::{BatchInput, Dealt, SupplyGate, SupplyLine};
+use self::input::{GIVEN_MAX, Supplied};
 pub(crate) use self::meters::LaneMeters;
 pub(crate) use self::queues::{ConsumerQueues, Message, Queues, lane_queues};
 use self::slot::grow;
@@ -67,16 +70,15 @@ use crate::base::trace::{self, TARGET};
 use crate::batch::mix::MixedFields;
 use crate::batch::{BatchLayout, Filled, Filling, Frame, Pending};
 use crate::device::{Capacity, Device, DeviceError};
-use crate::feed::FeedError;
+use crate::feed::{FeedError, SupplyError};
 use crate::prefetch::ending::Ending;
 use crate::prefetch::first_good::Front;
 use crate::prefetch::frontier::LaneFrontier;
+use crate::reader::Lease;
 use crate::reader::queue_pair;
-use crate::reader::{DataReader, Lease};
 use crate::record::{StepEnd, StepId};
-use crate::transform::{Draws, Mixing};
-use crate::workers::processor::Processor;
-use crate::workers::{Fill, Governor, Task};
+use crate::transform::Mixing;
+use crate::workers::{Fill, Task};
 
 /// Closes the ring's account when the prefetcher ends, however it ends.
 pub(crate) struct RingKeeper(pub(crate) SlotAccount);
@@ -91,24 +93,19 @@ impl Drop for RingKeeper {
 pub(crate) struct Prefetcher {
     /// Declared before everything that holds slots.
     pub(crate) ring: RingKeeper,
-    pub(crate) reader: DataReader,
-    pub(crate) processor: Arc<Processor>,
-    /// Drawn here, in the order of the lane's records; the workers handle them in any order.
-    pub(crate) draws: Draws,
+    /// The lane's number.
+    pub(crate) lane: usize,
+    pub(crate) input: BatchInput,
     pub(crate) device: Device,
     /// The processors that the thread is bound to, if any, so that memory for a batch that grows is placed
     /// there too.
     pub(crate) near: Option<Cpus>,
     pub(crate) batches: LaneBatches,
-    /// How many bad records there may be, and how many there were.
-    pub(crate) tolerance: Tolerance,
     pub(crate) depth: Depth,
     pub(crate) meters: Arc<LaneMeters>,
     pub(crate) feed: FeedLinks,
     pub(crate) queues: Queues,
     pub(crate) state: State,
-    /// If the lane's records can be dealt again: where they begin.
-    pub(crate) start: Option<Start>,
 }
 
 /// What the batches of a lane are like.
@@ -120,13 +117,14 @@ pub(crate) struct LaneBatches {
     pub(crate) capacity: Capacity,
     /// Whether short batches are padded.
     pub(crate) pads: bool,
-    /// How complete batches are mixed, if they are.
-    pub(crate) mixing: Option<(Mixing, MixedFields)>,
+    /// How complete batches are mixed, if they are, and by which seed.
+    pub(crate) mixing: Option<(Mixing, MixedFields, u64)>,
+    /// Whether each record's hash is kept.
+    pub(crate) keeps_contents: bool,
 }
 
 /// What a lane shares with the others of its feed.
 pub(crate) struct FeedLinks {
-    pub(crate) governor: Arc<Governor>,
     /// What ends all lanes at once, wherever they are.
     pub(crate) first_error: FirstError<FeedError>,
     /// How far the other lanes are: it decides what is handed over, and where the data end the feed.
@@ -195,6 +193,8 @@ impl State {
 enum Wake {
     Run(queue_pair::RunSlot),
     RunsEnded,
+    /// What comes from the supplier; nothing if its thread is lost.
+    Supplied(Option<Supplied>),
     Free(Returned),
     /// A slot's last use is over, or its device can no longer tell.
     Rested,
@@ -241,7 +241,7 @@ impl Prefetcher {
         let (memory, capacity) = self.device.host_memory(self.batches.capacity)?;
         let transfer = self.device.backend().transfer(capacity)?;
         let mut frame = Frame::new(memory, self.batches.layout.rows(), self.queues.done_sender.clone());
-        if self.processor.hashes_contents {
+        if self.batches.keeps_contents {
             frame.keep_contents();
         }
         let header = SlotHeader { transfer, step: None, batch: 0, capacity, token: self.ring.0.token() };
@@ -262,9 +262,9 @@ impl Prefetcher {
         empties: &Receiver<Receiver<Returned>>,
     ) {
         let ran = catch_unwind(AssertUnwindSafe(|| self.run()));
-        let Prefetcher { ring, reader, processor, draws, feed, queues, state, meters, .. } = self;
-        let FeedLinks { governor, first_error, frontier, .. } = feed;
-        let Queues { tasks, full, consumer, free, .. } = queues;
+        let Prefetcher { ring, input, feed, queues, state, meters, .. } = self;
+        let FeedLinks { first_error, frontier, .. } = feed;
+        let Queues { full, consumer, free, .. } = queues;
         drop(ring);
         // Discarded batches will never be complete.
         meters.filling.store(0, Ordering::Relaxed);
@@ -278,7 +278,7 @@ impl Prefetcher {
         drop(frontier);
         // The consumer sees the end before this thread waits for any slot: the consumer may have to continue
         // before a slot can be released.
-        drop((reader, processor, draws, governor, tasks, full));
+        drop((input, full));
         consumer.wake();
         // The run's lender keeps a database open.
         let mut state = state;
@@ -292,7 +292,7 @@ impl Prefetcher {
     }
 
     fn run(&mut self) {
-        let (feed, lane) = (self.meters.feed, self.reader.number());
+        let (feed, lane) = (self.meters.feed, self.lane);
         let _entered = tracing::info_span!("prefetch", device = %self.device.name(), lane, feed).entered();
         let _bound = self.near.as_ref().and_then(Cpus::bind);
         while let Ok(true) = self.step() {}
@@ -314,20 +314,9 @@ impl Prefetcher {
             }
         }
         match self.wait() {
-            Wake::Run(slot) => {
-                let run = self.reader.end().lease(slot);
-                self.state.is_at_start = false;
-                if self.state.ending.is_some() {
-                    // For nobody.
-                } else if run.is_end() {
-                    self.records_ended();
-                } else if self.state.idle.is_none() && self.state.open.is_none() {
-                    self.state.run = Some(run);
-                } else {
-                    self.place_run(run);
-                }
-            }
+            Wake::Run(slot) => self.take_run(slot),
             Wake::RunsEnded => self.runs_ended(),
+            Wake::Supplied(supplied) => self.take_supplied(supplied),
             Wake::Free(Returned { slot, released: Ok(()) }) => self.state.resting.push_back(slot),
             Wake::Free(Returned { slot, released: Err(error) }) => {
                 self.state.failed.push(slot);
@@ -341,6 +330,39 @@ impl Prefetcher {
             Wake::ConsumerLeft => return Err(ConsumerGone),
         }
         Ok(true)
+    }
+
+    /// Takes a run of the reader.
+    fn take_run(&mut self, slot: queue_pair::RunSlot) {
+        let BatchInput::Dealt(dealt) = &self.input else { return };
+        let run = dealt.reader.end().lease(slot);
+        self.state.is_at_start = false;
+        if self.state.ending.is_some() {
+            // For nobody.
+        } else if run.is_end() {
+            self.records_ended();
+        } else if self.state.idle.is_none() && self.state.open.is_none() {
+            self.state.run = Some(run);
+        } else {
+            self.place_run(run);
+        }
+    }
+
+    /// Takes what comes from the supplier.
+    fn take_supplied(&mut self, supplied: Option<Supplied>) {
+        let BatchInput::Supplied(line) = &mut self.input else { return };
+        let (step, pending) = match supplied {
+            Some(Supplied::Batch(step, pending)) => (step, pending),
+            Some(Supplied::Ended) => return self.records_ended(),
+            Some(Supplied::Failed(error)) => return self.fail(error),
+            None => return self.fail(SupplyError::lost().into()),
+        };
+        let Some(header) = line.taken() else { return };
+        if let Some(end) = step.filter(|end| end.id() < self.state.next) {
+            self.state.abandoned.push((header, Box::new(pending)));
+            return self.fail(SupplyError::out_of_order(end.id(), self.state.next).into());
+        }
+        self.close_with(header, pending, step);
     }
 
     fn wait(&self) -> Wake {
@@ -369,7 +391,11 @@ impl Prefetcher {
     /// Whether a batch could be begun if a slot were free.
     fn wants_slot(&self) -> bool {
         let State { idle, open, ending, .. } = &self.state;
-        ending.is_none() && idle.is_none() && open.is_none()
+        let has_room = match &self.input {
+            BatchInput::Dealt(_) => true,
+            BatchInput::Supplied(line) => line.given() < GIVEN_MAX,
+        };
+        has_room && ending.is_none() && idle.is_none() && open.is_none()
     }
 
     /// The first resting slot whose last use is over, and whether its device succeeded.
@@ -381,7 +407,8 @@ impl Prefetcher {
     /// The meter for what the prefetcher is about to wait for, and its name in traces.
     fn waiting_meter(&self) -> (&WaitMeter, &'static str) {
         let State { idle, open, in_flight, submitted, resting, ending, .. } = &self.state;
-        if ending.is_none() && (idle.is_some() || open.is_some()) {
+        let is_supplied = matches!(&self.input, BatchInput::Supplied(line) if line.given() > 0);
+        if ending.is_none() && (idle.is_some() || open.is_some() || is_supplied) {
             (&self.meters.for_records, "records")
         } else if !in_flight.is_empty() {
             (&self.meters.for_workers, "workers")
@@ -406,7 +433,15 @@ impl Prefetcher {
             None => true,
             Some(ending) => in_flight.is_empty() && !matches!(ending, Ending::Now(_)),
         };
-        let (no_run, no_slot, no_alarm) = (never(), never(), never());
+        let (no_run, no_slot, no_alarm, no_supply) = (never(), never(), never(), never());
+        let full = match &self.input {
+            BatchInput::Dealt(dealt) if wants_run => dealt.reader.end().full(),
+            _ => &no_run,
+        };
+        let supplied = match &self.input {
+            BatchInput::Supplied(line) if ending.is_none() => line.supplied(),
+            _ => &no_supply,
+        };
         let alarm = if wants_alarm { self.feed.first_error.alarm() } else { &no_alarm };
         select! {
             recv(self.queues.stop) -> _ => Some(Wake::ConsumerLeft),
@@ -417,20 +452,21 @@ impl Prefetcher {
                 // A disconnected `free` means that the consumer has dropped the lane.
                 Some(slot.map_or(Wake::ConsumerLeft, Wake::Free))
             },
-            recv(if wants_run { self.reader.end().full() } else { &no_run }) -> slot => {
-                Some(slot.map_or(Wake::RunsEnded, Wake::Run))
-            },
+            recv(full) -> slot => Some(slot.map_or(Wake::RunsEnded, Wake::Run)),
+            recv(supplied) -> supplied => Some(Wake::Supplied(supplied.ok())),
             default(patience) => None,
         }
     }
 
     /// Gives the run's records their places and passes them to the workers.
     fn place_run(&mut self, run: Lease) {
-        self.feed.governor.look(Instant::now());
+        let BatchInput::Dealt(dealt) = &self.input else { return };
+        dealt.governor.look(Instant::now());
+        let processor = dealt.processor.clone();
         let (mut bad, mut verified) = (Vec::new(), 0);
         if self.state.open.is_none() {
-            if self.processor.decoder.may_reshape() {
-                match self.front(&run) {
+            if processor.decoder.may_reshape() {
+                match self.front(&processor, &run) {
                     Ok(Front::Good(before)) => {
                         verified = before.len() + 1;
                         bad = before;
@@ -440,16 +476,19 @@ impl Prefetcher {
                 }
             }
             if let Err(error) = self.begin() {
-                return self.fail(self.why_no_room(&run, bad.len(), error));
+                return self.fail(self.why_no_room(&processor, &run, bad.len(), error));
             }
         }
-        let Some((header, filling)) = &mut self.state.open else { return };
-        let (lane, batch) = (self.reader.number(), header.batch);
+        let (Some((header, filling)), BatchInput::Dealt(dealt)) = (&mut self.state.open, &mut self.input)
+        else {
+            return;
+        };
+        let (lane, batch) = (self.lane, header.batch);
         let _place =
             tracing::trace_span!(target: TARGET, "place", lane, batch, records = run.len()).entered();
         let mut places = filling.take(run.len());
         for (position, record) in run.iter().enumerate() {
-            places.get(position, 0).set_draw(self.draws.next(record.id));
+            places.get(position, 0).set_draw(dealt.draws.next(record.id));
         }
         // Settled here: in the good record's layout a worker may find them good.
         let settled = bad.len();
@@ -460,7 +499,7 @@ impl Prefetcher {
         // would never be written.
         let is_left = self.queues.is_left.clone();
         let fill = Fill { run, places, settled, verified, lane, batch, is_left };
-        assert!(self.queues.tasks.send(Task::Fill(fill)).is_ok(), "the workers outlive the lanes");
+        assert!(dealt.tasks.send(Task::Fill(fill)).is_ok(), "the workers outlive the lanes");
         if end.is_some() {
             self.close_batch(end);
         }
@@ -488,7 +527,7 @@ impl Prefetcher {
         });
         self.state.begun += 1;
         self.meters.filling.fetch_add(1, Ordering::Relaxed);
-        trace::moment!("begun", self.meters.feed, self.reader.number(), batch);
+        trace::moment!("begun", self.meters.feed, self.lane, batch);
         Ok(())
     }
 
@@ -496,13 +535,18 @@ impl Prefetcher {
     fn close_batch(&mut self, step: Option<StepEnd>) {
         if let Some((header, filling)) = self.state.open.take() {
             let pending = if self.batches.pads { filling.finish_padded() } else { filling.finish() };
-            let (at, next) = match step.filter(|_| !self.feed.counts_batches) {
-                Some(end) => (end.id(), end.next()),
-                None => (self.state.next, StepId { step: self.state.next.step + 1, ..self.state.next }),
-            };
-            self.state.next = next;
-            self.state.in_flight.push_back((at, SlotHeader { step, ..header }, pending));
+            self.close_with(header, pending, step);
         }
+    }
+
+    /// Puts a batch behind those that are in flight.
+    fn close_with(&mut self, header: SlotHeader, pending: Pending, step: Option<StepEnd>) {
+        let (at, next) = match step.filter(|_| !self.feed.counts_batches) {
+            Some(end) => (end.id(), end.next()),
+            None => (self.state.next, StepId { step: self.state.next.step + 1, ..self.state.next }),
+        };
+        self.state.next = next;
+        self.state.in_flight.push_back((at, SlotHeader { step, ..header }, pending));
     }
 
     /// Takes any slot whose last use is over. It does not wait for a particular slot: that slot's last use
@@ -520,9 +564,25 @@ impl Prefetcher {
             None if self.deepen() => self.state.idle = self.state.resting.pop_back(),
             None => return,
         }
+        if let BatchInput::Supplied(_) = self.input {
+            return self.give();
+        }
         if let Some(run) = self.state.run.take() {
             self.place_run(run);
         }
+    }
+
+    /// Gives the supplier the idle slot, and then another, as long as it takes any.
+    fn give(&mut self) {
+        if let Err(error) = self.begin() {
+            return self.fail(error);
+        }
+        if let (Some((header, filling)), BatchInput::Supplied(line)) =
+            (self.state.open.take(), &mut self.input)
+        {
+            line.give(header, filling);
+        }
+        self.reuse();
     }
 
     /// Adds the batch that the ring was found to lack, now that there is something to fill it with; returns
@@ -544,15 +604,19 @@ impl Prefetcher {
     fn submit_complete(&mut self) {
         while self.state.in_flight.front().is_some_and(|(.., pending)| pending.is_complete()) {
             let Some((at, header, pending)) = self.state.in_flight.pop_front() else { break };
-            let (lane, batch) = (self.reader.number(), header.batch);
+            let (lane, batch) = (self.lane, header.batch);
             let submitting = tracing::trace_span!(target: TARGET, "submit", lane, batch).entered();
-            let (mixing, seed) = (self.batches.mixing, self.processor.seed);
+            let mixing = self.batches.mixing;
             let mix = |filled: &mut Filled| {
-                if let Some((mixing, fields)) = mixing {
+                if let Some((mixing, fields, seed)) = mixing {
                     filled.mix(&mixing, seed, fields);
                 }
             };
-            let submitted = submit(header, pending, Some(&mut self.tolerance), mix);
+            let tolerance = match &mut self.input {
+                BatchInput::Dealt(dealt) => Some(&mut dealt.tolerance),
+                BatchInput::Supplied(_) => None,
+            };
+            let submitted = submit(header, pending, tolerance, mix);
             drop(submitting);
             match submitted {
                 Ok(delivered) => {
@@ -574,7 +638,7 @@ impl Prefetcher {
     fn deliver(&mut self, delivered: Delivered) -> Result<(), ConsumerGone> {
         self.meters.filling.fetch_sub(1, Ordering::Relaxed);
         self.meters.ready.fetch_add(1, Ordering::Relaxed);
-        trace::moment!("ready", self.meters.feed, self.reader.number(), delivered.header.batch);
+        trace::moment!("ready", self.meters.feed, self.lane, delivered.header.batch);
         self.hand(Some(Ok(delivered)))?;
         self.depth.look(Instant::now(), &self.meters);
         Ok(())

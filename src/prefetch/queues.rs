@@ -7,7 +7,6 @@ use super::slot::{Delivered, Returned};
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Receiver, Sender, bounded};
 use crate::feed::FeedError;
-use crate::workers::Task;
 
 /// What a prefetcher hands over: a batch, or the error that ends the lane. `None`: its records have ended. A
 /// consumer takes a closed queue for the same.
@@ -15,7 +14,6 @@ pub(crate) type Message = Option<Result<Delivered, FeedError>>;
 
 /// The prefetcher's ends.
 pub(crate) struct Queues {
-    pub(super) tasks: Sender<Task>,
     /// Receives a message whenever a batch is complete; `done_sender` is for new slots.
     pub(super) done: Receiver<()>,
     pub(super) done_sender: Sender<()>,
@@ -42,7 +40,7 @@ pub(crate) struct ConsumerQueues {
 
 /// The queues of a lane whose ring has up to `batches` batches. Each has room for all that can be in it, so
 /// no send waits.
-pub(crate) fn lane_queues(batches: usize, tasks: Sender<Task>) -> (Queues, ConsumerQueues) {
+pub(crate) fn lane_queues(batches: usize) -> (Queues, ConsumerQueues) {
     let (free_sender, free) = bounded(batches);
     // Two messages more than there are batches: the end, and an error that comes after it.
     let (full, full_receiver) = bounded(batches + 2);
@@ -57,5 +55,5 @@ pub(crate) fn lane_queues(batches: usize, tasks: Sender<Task>) -> (Queues, Consu
         stop: stop_sender,
         is_left: is_left.clone(),
     };
-    (Queues { tasks, done, done_sender, full, consumer, free, stop, is_left }, of_consumer)
+    (Queues { done, done_sender, full, consumer, free, stop, is_left }, of_consumer)
 }

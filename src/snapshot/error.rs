@@ -117,6 +117,17 @@ pub enum SnapshotError {
         /// The source.
         source_path: PathBuf,
     },
+    /// Whoever makes the batches makes those of one job.
+    #[error(
+        "the batches of this feed are made elsewhere, for the job that it began as, and the snapshot is of \
+         another one: it has \"{was}\", and here it is \"{is}\"; resume as that job, or with the data itself"
+    )]
+    AnotherJob {
+        /// The first fact that differs, as the snapshot has it.
+        was: String,
+        /// The same fact of the feed.
+        is: String,
+    },
     /// Passes over the source may differ from each other.
     #[error(
         "{}: the list shuffles itself, or skips its first lines, and such a run cannot be resumed: remove \

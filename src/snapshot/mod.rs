@@ -86,6 +86,30 @@ pub(crate) enum DealtBy {
     Plan(Arc<Plan>),
 }
 
+impl DealtBy {
+    /// The first fact in which it differs from another one.
+    fn difference(&self, other: &Self) -> Option<(String, String)> {
+        match (self, other) {
+            (DealtBy::Plan(one), DealtBy::Plan(other)) => one.difference(other, |_| true),
+            _ if self == other => None,
+            _ => Some((self.to_string(), other.to_string())),
+        }
+    }
+}
+
+impl fmt::Display for DealtBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DealtBy::Plan(plan) => write!(f, "a plan for {} replicas", plan.world().replicas()),
+            DealtBy::RoundRobin(RoundRobin { batch_size, ranks, passes }) => {
+                let passes =
+                    passes.map_or_else(|| "without end".to_owned(), |passes| format!("{passes} pass"));
+                write!(f, "round-robin order: {batch_size} records, {ranks} ranks, {passes}")
+            }
+        }
+    }
+}
+
 /// Caffe's round-robin order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RoundRobin {
@@ -276,6 +300,37 @@ impl Snapshot {
             return Err(SnapshotError::Unknown { known: self.next.len(), replicas });
         }
         Ok((0..replicas).map(|replica| known(replica).unwrap_or_default()).collect())
+    }
+
+    /// The next step of each of these replicas, for a feed of the same job, whose run starts with `start`.
+    pub(crate) fn next_in(
+        &self,
+        start: &Snapshot,
+        lanes: Range<usize>,
+    ) -> Result<Vec<StepId>, SnapshotError> {
+        self.check_data(&start.source, &start.identity)?;
+        if let Some((was, is)) = self.dealt_by.difference(&start.dealt_by) {
+            return Err(SnapshotError::AnotherJob { was, is });
+        }
+        self.check_draws(start.draws)?;
+        Ok(self.next_of_all(Some(lanes.clone()))?.drain(lanes).collect())
+    }
+
+    /// The path of the data, as the feed that took it was configured.
+    pub(crate) fn source(&self) -> &Path {
+        &self.source
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn dealt_by(&self) -> &DealtBy {
+        &self.dealt_by
+    }
+
+    pub(crate) fn draws(&self) -> DrawnFrom {
+        self.draws
     }
 
     /// How the run resumes as `job`, over files of these numbers of records, as far as these lanes of it need

@@ -38,4 +38,5 @@ mod sizing;
 mod spec;
 mod stall;
 mod stream;
+mod supplied;
 mod target;

@@ -24,7 +24,7 @@ const SHARE: usize = 5;
 
 /// A source that the scenario keeps, to see that nobody else does.
 #[derive(Debug)]
-struct Kept(Arc<Memory>);
+pub(crate) struct Kept(pub(crate) Arc<Memory>);
 
 impl Source for Kept {
     fn path(&self) -> &Path {

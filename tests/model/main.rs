@@ -20,3 +20,5 @@ mod feed;
 mod memory;
 #[cfg(shuttle)]
 mod reader;
+#[cfg(shuttle)]
+mod supplied;

@@ -40,6 +40,9 @@ pub(crate) struct FieldNote {
     /// The most elements of a record, if it is padded or ragged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max: Option<usize>,
+    /// What follows the elements of a padded row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pad: Option<String>,
     /// The order of an image's axes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) layout: Option<String>,
@@ -160,10 +163,15 @@ fn described(column: Column) -> (&'static str, DataType) {
     }
 }
 
+/// The column of this name, if it is one that may be asked for.
+pub(crate) fn added_named(name: &str) -> Option<Column> {
+    let mut all = [Column::Epoch, Column::Position, Column::Step, Column::Mask].into_iter();
+    all.find(|&column| described(column).0 == name)
+}
+
 /// The column of this name that was asked for, if there is one that may be.
 pub(crate) fn added_column_named(name: &str, values: Vec<u64>) -> Option<ArrayRef> {
-    let mut all = [Column::Epoch, Column::Position, Column::Step, Column::Mask].into_iter();
-    all.find(|&column| described(column).0 == name).map(|column| added_column(column, values))
+    added_named(name).map(|column| added_column(column, values))
 }
 
 /// A column that was asked for.
@@ -209,7 +217,11 @@ fn column_of(field: &Field) -> Result<ArrowField, Status> {
             DataType::FixedSizeList(elements(), row_elements(field, &shape)?)
         }
     };
-    let note = FieldNote { dtype: dtype.to_string(), kind, shape, max, layout };
+    let pad = match field.kind() {
+        FieldKind::Padded { pad, .. } => Some(pad.to_string()),
+        _ => None,
+    };
+    let note = FieldNote { dtype: dtype.to_string(), kind, shape, max, pad, layout };
     let note = serde_json::to_string(&note).expect("names and numbers can be written");
     metadata.insert(FIELD_NOTE.to_owned(), note);
     Ok(ArrowField::new(field.name(), of_arrow, false).with_metadata(metadata))

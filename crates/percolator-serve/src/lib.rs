@@ -15,8 +15,8 @@ mod server;
 mod ticket;
 
 pub use self::client::{
-    Client, ClientBuilder, ClientError, Discover, LaneCloser, RemoteArray, RemoteBatch, RemoteFeed,
-    RemoteField, RemoteFieldKind, RemoteLane,
+    Client, ClientBuilder, ClientError, Discover, FeedConnect, LaneCloser, RemoteArray, RemoteBatch,
+    RemoteFeed, RemoteField, RemoteFieldKind, RemoteLane,
 };
 #[cfg(feature = "fleet")]
 pub use self::fleet::{Fleet, FleetError, Member};

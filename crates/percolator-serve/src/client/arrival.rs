@@ -10,7 +10,9 @@ use super::batch::RemoteBatch;
 use super::error::ClientError;
 use super::fields::RemoteColumns;
 use super::receive::{Malformed, ReceivedMessage};
+use super::scatter::ScatteredBatch;
 use super::shared::PlacedBatch;
+use crate::message::BatchNote;
 
 /// Something that came for a lane: first the schema, and then batches.
 #[derive(Debug)]
@@ -21,6 +23,24 @@ pub(crate) enum Arrival {
     Schema(Vec<u8>),
     /// Such a batch.
     Placed(PlacedBatch),
+    /// A batch that is in a feed's own memory.
+    Scattered(Box<ScatteredBatch>),
+}
+
+/// A batch, wherever it is.
+#[derive(Debug)]
+pub(crate) enum ArrivedBatch {
+    Received(RemoteBatch),
+    Scattered(Box<ScatteredBatch>),
+}
+
+impl ArrivedBatch {
+    pub(crate) fn note(&self) -> &BatchNote {
+        match self {
+            ArrivedBatch::Received(batch) => batch.note(),
+            ArrivedBatch::Scattered(batch) => &batch.note,
+        }
+    }
 }
 
 impl Arrival {
@@ -29,15 +49,18 @@ impl Arrival {
         match self {
             Arrival::Message(message) => RemoteColumns::of_message(&message.header),
             Arrival::Schema(schema) => RemoteColumns::of_encapsulated(&schema),
-            Arrival::Placed(_) => Err(Malformed("a batch before the schema".to_owned())),
+            Arrival::Placed(_) | Arrival::Scattered(_) => {
+                Err(Malformed("a batch before the schema".to_owned()))
+            }
         }
     }
 
     /// A batch of these columns.
-    pub(crate) fn batch(self, columns: &Arc<RemoteColumns>) -> Result<RemoteBatch, Malformed> {
+    pub(crate) fn batch(self, columns: &Arc<RemoteColumns>) -> Result<ArrivedBatch, Malformed> {
         match self {
-            Arrival::Message(message) => RemoteBatch::decode(columns, message),
-            Arrival::Placed(placed) => RemoteBatch::placed(columns, placed),
+            Arrival::Message(message) => RemoteBatch::decode(columns, message).map(ArrivedBatch::Received),
+            Arrival::Placed(placed) => RemoteBatch::placed(columns, placed).map(ArrivedBatch::Received),
+            Arrival::Scattered(batch) => Ok(ArrivedBatch::Scattered(batch)),
             Arrival::Schema(_) => Err(Malformed("a second schema".to_owned())),
         }
     }

@@ -16,7 +16,7 @@ use super::error::ClientError;
 use super::fields::{RemoteColumns, RemoteField, RemoteFieldKind};
 use super::receive::{Malformed, ReceivedMessage};
 use super::shared::PlacedBatch;
-use crate::columns::{added_column_named, column};
+use crate::columns::{added_column_named, added_named, column};
 use crate::message::BatchNote;
 
 /// A batch of a feed elsewhere. Its memory is used for a later batch of its lane when it, and all clones of
@@ -86,19 +86,8 @@ impl fmt::Debug for RemoteArray {
 impl RemoteBatch {
     pub(crate) fn decode(columns: &Arc<RemoteColumns>, message: ReceivedMessage) -> Result<Self, Malformed> {
         let ReceivedMessage { header, metadata, body } = message;
-        let wrong = |what: &str, error: &dyn fmt::Display| Malformed(format!("a batch with {what}: {error}"));
-        let note: BatchNote =
-            serde_json::from_slice(&metadata).map_err(|error| wrong("metadata that are none", &error))?;
-        let header =
-            arrow_ipc::root_as_message(&header).map_err(|error| wrong("a header that is none", &error))?;
-        let Some(batch) = header.header_as_record_batch() else {
-            return Err(Malformed(format!("{:?} where a batch should be", header.header_type())));
-        };
-        if usize::try_from(header.bodyLength()) != Ok(body.len()) {
-            let stated = header.bodyLength();
-            return Err(Malformed(format!("a batch of {} bytes, whose header says {stated}", body.len())));
-        }
-        check(columns, &batch, body.len(), &note)?;
+        let (note, header) = read_head(&header, &metadata)?;
+        let batch = checked(columns, &header, body.len(), &note)?;
         // The memory of nothing has an alignment, too.
         let body = if body.is_empty() { Buffer::default() } else { Buffer::from(body) };
         let (version, dictionaries) = (header.version(), HashMap::new());
@@ -154,6 +143,16 @@ impl RemoteBatch {
         &self.note
     }
 
+    /// The arrays of the feed's own fields, as [`Batch::arrays`](percolator::Batch::arrays) has them, without
+    /// their names.
+    pub(crate) fn arrays_of_feed(&self) -> impl Iterator<Item = &[u8]> {
+        let is_added = |at: usize, name: &str| self.columns.kind(at).is_none() && added_named(name).is_some();
+        let of_feed = self.columns.each().zip(&self.values).enumerate();
+        let of_feed = of_feed.filter(move |(at, (field, _))| !is_added(*at, &field.name));
+        let arrays = of_feed.flat_map(|(_, (_, values))| [Some(&values.elements), values.offsets.as_ref()]);
+        arrays.flatten().map(|array| &**array)
+    }
+
     /// Its number in its stream, from 0. A lane that connected again counts from 0 again.
     #[must_use]
     pub fn number(&self) -> u64 {
@@ -164,8 +163,11 @@ impl RemoteBatch {
     /// a single pass has none.
     #[must_use]
     pub fn step(&self) -> Option<StepEnd> {
-        let (epoch, step) = (self.note.epoch?, self.note.step?);
-        Some(StepEnd { epoch, step, is_last: self.note.is_last })
+        Self::step_of(&self.note)
+    }
+
+    pub(crate) fn step_of(note: &BatchNote) -> Option<StepEnd> {
+        Some(StepEnd { epoch: note.epoch?, step: note.step?, is_last: note.is_last })
     }
 
     /// The epoch of its step.
@@ -326,6 +328,40 @@ fn elements<'b, T: Element>(field: &RemoteField, bytes: &'b [u8]) -> Result<&'b 
 
 fn unreadable(name: &str, error: &dyn fmt::Display) -> ClientError {
     ClientError::Values { name: name.to_owned(), what: error.to_string() }
+}
+
+/// What a batch's message says before its body.
+pub(super) fn read_head<'h>(
+    header: &'h [u8],
+    metadata: &[u8],
+) -> Result<(BatchNote, arrow_ipc::Message<'h>), Malformed> {
+    let note: BatchNote =
+        serde_json::from_slice(metadata).map_err(|error| wrong("metadata that are none", &error))?;
+    let header =
+        arrow_ipc::root_as_message(header).map_err(|error| wrong("a header that is none", &error))?;
+    Ok((note, header))
+}
+
+/// What a header says of its body, of so many bytes, after all that it says was checked.
+pub(super) fn checked<'h>(
+    columns: &RemoteColumns,
+    header: &arrow_ipc::Message<'h>,
+    body: usize,
+    note: &BatchNote,
+) -> Result<arrow_ipc::RecordBatch<'h>, Malformed> {
+    let Some(batch) = header.header_as_record_batch() else {
+        return Err(Malformed(format!("{:?} where a batch should be", header.header_type())));
+    };
+    if usize::try_from(header.bodyLength()) != Ok(body) {
+        let stated = header.bodyLength();
+        return Err(Malformed(format!("a batch of {body} bytes, whose header says {stated}")));
+    }
+    check(columns, &batch, body, note)?;
+    Ok(batch)
+}
+
+fn wrong(what: &str, error: &dyn fmt::Display) -> Malformed {
+    Malformed(format!("a batch with {what}: {error}"))
 }
 
 /// What Arrow's decoder takes for granted: it panics where a number says what is not there.

@@ -207,6 +207,18 @@ pub enum ClientError {
         /// How many there are.
         ranks: usize,
     },
+    /// A feed here would not know where its run is.
+    #[error(
+        "{} serves this feed without saying where its run starts, and a feed here needs that: {}",
+        shown::line(url),
+        shown::message(why)
+    )]
+    NoStart {
+        /// The server.
+        url: String,
+        /// Why it does not say it.
+        why: String,
+    },
     /// The batch has no such column.
     #[error("there is no column {name:?}: the batches have {}", shown::line(found))]
     NoColumn {

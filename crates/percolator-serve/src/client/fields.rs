@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arrow_ipc::convert::{try_schema_from_flatbuffer_bytes, try_schema_from_ipc_buffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use percolator::{Dtype, Layout};
+use percolator::batch::{AXES_MAX, Pad};
+use percolator::{Dtype, Field as FeedField, Layout};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error as ValueError, StrDeserializer};
@@ -51,6 +52,27 @@ pub enum RemoteFieldKind {
 }
 
 impl RemoteField {
+    /// The same as a feed here has it, if there can be one; `pad` is what follows a padded row's elements.
+    fn of_feed(&self, pad: Option<&str>) -> Option<FeedField> {
+        let name = self.name.clone();
+        let field = match &self.kind {
+            RemoteFieldKind::Fixed { shape } if shape.len() < AXES_MAX => {
+                FeedField::new(name, self.dtype, shape)
+            }
+            RemoteFieldKind::Fixed { .. } => return None,
+            RemoteFieldKind::Ragged { max } => FeedField::ragged(name, self.dtype, *max),
+            RemoteFieldKind::Padded { max } => {
+                let is_float = matches!(self.dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64);
+                let pad = match is_float {
+                    true => Pad::Float(pad?.parse().ok()?),
+                    false => Pad::Integer(pad?.parse().ok()?),
+                };
+                FeedField::padded(name, self.dtype, *max, pad)
+            }
+        };
+        Some(self.layout.iter().fold(field, |field, layout| field.of_image(*layout)))
+    }
+
     /// The elements of a row, if all rows have as many.
     pub(crate) fn row_elements(&self) -> Option<usize> {
         match &self.kind {
@@ -102,6 +124,19 @@ impl RemoteColumns {
         self.each.iter().filter(|(_, is_field)| *is_field).map(|(field, _)| field.clone()).collect()
     }
 
+    /// The feed's own fields, as a feed here has them.
+    pub(crate) fn of_feed(&self) -> Result<Vec<FeedField>, Malformed> {
+        let columns = self.schema.fields().iter().zip(&self.each).filter(|(_, (_, is_field))| *is_field);
+        let field = |(column, (field, _)): (&Arc<Field>, &(RemoteField, bool))| {
+            let note = column.metadata().get(FIELD_NOTE);
+            let pad = note.and_then(|note| serde_json::from_str::<FieldNote>(note).ok()?.pad);
+            field.of_feed(pad.as_deref()).ok_or_else(|| {
+                Malformed(format!("a schema whose column {:?} is no field of a feed", field.name))
+            })
+        };
+        columns.map(field).collect()
+    }
+
     /// Of which kind the field is that begins with a column, if one of the feed's does.
     pub(crate) fn kind(&self, column: usize) -> Option<NotedKind> {
         let (field, is_field) = self.each.get(column)?;
@@ -110,6 +145,11 @@ impl RemoteColumns {
             RemoteFieldKind::Padded { .. } => NotedKind::Padded,
             RemoteFieldKind::Ragged { .. } => NotedKind::Ragged,
         })
+    }
+
+    /// Whether a column's rows are arrays, whose elements are another one.
+    pub(crate) fn is_nested(&self, column: usize) -> bool {
+        matches!(self.schema.field(column).data_type(), DataType::FixedSizeList(..) | DataType::LargeList(_))
     }
 
     /// A field for each column, in their order.

@@ -12,13 +12,14 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::Connected;
-use super::arrival::{Arrival, Arrivals, ToLane, way};
+use super::arrival::{Arrival, Arrivals, ArrivedBatch, ToLane, way};
 use super::batch::RemoteBatch;
 use super::call::CallBody;
 use super::connection::Dialer;
 use super::error::ClientError;
 use super::fields::RemoteColumns;
-use super::receive::{Malformed, MessageReader};
+use super::receive::{Malformed, MessageReader, Received};
+use super::scatter::{RoomBodies, RoomPlace};
 use super::servers::FeedDigest;
 use super::shared::{self, Saying};
 use super::slot::BodyPool;
@@ -61,6 +62,8 @@ pub struct RemoteLane {
     handed_over: Option<(u64, String)>,
     columns: Option<Arc<RemoteColumns>>,
     pool: Arc<BodyPool>,
+    /// If its batches go to a feed's own memory: where that is put.
+    rooms: Option<Arc<RoomPlace>>,
     stream: Option<Stream>,
     is_over: bool,
     is_closed: Arc<AtomicBool>,
@@ -119,7 +122,13 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    fn begin(client: &Connected, dialer: Arc<Dialer>, ticket: String, pool: &Arc<BodyPool>) -> Self {
+    /// Begins a stream, whose batches go to `rooms` if there are any.
+    fn begin(
+        client: &Connected,
+        dialer: Arc<Dialer>,
+        ticket: String,
+        (pool, rooms): (&Arc<BodyPool>, Option<&Arc<RoomPlace>>),
+    ) -> Self {
         let window = client.window.get();
         let (to_lane, arrivals) = way(window);
         let of_stream = dialer.clone();
@@ -132,9 +141,10 @@ impl Stream {
             }
             None => {
                 let (to_server, acknowledged) = mpsc::unbounded_channel();
-                let pool = pool.clone();
+                let rooms = rooms.map(|place| RoomBodies::new(place.clone()));
+                let reader = MessageReader::with_rooms(pool.clone(), rooms);
                 let receiving = client.runtime.spawn(async move {
-                    let ended = receive(&dialer, ticket, window, acknowledged, pool, &to_lane).await;
+                    let ended = receive(&dialer, ticket, window, acknowledged, reader, &to_lane).await;
                     to_lane.end(ended);
                 });
                 ToServer::Flight(to_server, receiving)
@@ -167,7 +177,7 @@ impl Stream {
     }
 
     /// The next batch, or `None` at the end.
-    fn batch(&mut self, is_closed: &AtomicBool) -> Result<Option<RemoteBatch>, ClientError> {
+    fn batch(&mut self, is_closed: &AtomicBool) -> Result<Option<ArrivedBatch>, ClientError> {
         let dialer = self.dialer.clone();
         let malformed = |found| dialer.malformed(found);
         let columns = match &self.columns {
@@ -181,8 +191,9 @@ impl Stream {
         };
         let Some(arrival) = self.arrival(is_closed)? else { return Ok(None) };
         let batch = arrival.batch(&columns).map_err(malformed)?;
-        if batch.number() != self.next {
-            let found = format!("batch {} where batch {} was due", batch.number(), self.next);
+        let number = batch.note().number;
+        if number != self.next {
+            let found = format!("batch {number} where batch {} was due", self.next);
             return Err(malformed(Malformed(found)));
         }
         self.next += 1;
@@ -196,7 +207,7 @@ async fn receive(
     ticket: String,
     window: usize,
     acknowledged: mpsc::UnboundedReceiver<u64>,
-    pool: Arc<BodyPool>,
+    mut reader: MessageReader,
     to_lane: &ToLane,
 ) -> Result<(), ClientError> {
     let malformed = |found| dialer.malformed(found);
@@ -208,12 +219,18 @@ async fn receive(
     };
     let mut link = dialer.dial().await?;
     let mut answer = link.call("DoExchange", CallBody::exchange(grpc::framed(&first), acknowledged)).await?;
-    let mut reader = MessageReader::new(pool);
     while let Some(piece) = answer.next().await? {
         let mut rest = &piece[..];
         while !rest.is_empty() {
-            let Some(message) = reader.push(&mut rest).map_err(malformed)? else { break };
-            if !to_lane.hand(Arrival::Message(message)).map_err(malformed)? {
+            if let Some(rooms) = reader.awaited() {
+                rooms.place().wait().await;
+            }
+            let arrival = match reader.push(&mut rest).map_err(malformed)? {
+                Some(Received::Message(message)) => Arrival::Message(message),
+                Some(Received::Scattered(batch)) => Arrival::Scattered(batch),
+                None => break,
+            };
+            if !to_lane.hand(arrival).map_err(malformed)? {
                 return Ok(());
             }
         }
@@ -227,11 +244,13 @@ impl RemoteLane {
         digest: FeedDigest,
         server: Arc<Dialer>,
         ticket: &str,
+        rooms: Option<Arc<RoomPlace>>,
     ) -> Result<Self, ClientError> {
         let (stream_ticket, position) = divided(ticket).map_err(|what| ClientError::Ticket { what })?;
         let pool = BodyPool::new(client.window.get() + MORE_SLOTS);
         // It begins at once: others may wait for all ranks to be there.
-        let stream = Some(Stream::begin(client, server.clone(), ticket.to_owned(), &pool));
+        let to = (&pool, rooms.as_ref());
+        let stream = Some(Stream::begin(client, server.clone(), ticket.to_owned(), to));
         Ok(RemoteLane {
             client: client.clone(),
             stream_ticket: stream_ticket.to_owned(),
@@ -239,6 +258,7 @@ impl RemoteLane {
             handed_over: None,
             columns: None,
             pool,
+            rooms,
             stream,
             is_over: false,
             is_closed: Arc::default(),
@@ -263,6 +283,22 @@ impl RemoteLane {
         format!("{}{}", self.stream_ticket, self.position)
     }
 
+    /// The next batch, wherever it is. Acknowledges the one before.
+    pub(super) fn next_arrived(&mut self) -> Option<Result<ArrivedBatch, ClientError>> {
+        if self.is_over {
+            return None;
+        }
+        self.acknowledge();
+        let outcome = self.receive_or_give_up().transpose();
+        self.is_over = !matches!(outcome, Some(Ok(_)));
+        outcome
+    }
+
+    /// The error of a batch that is none, of the server that sent it.
+    pub(super) fn malformed(&self, found: &str) -> ClientError {
+        super::malformed(&self.server, found)
+    }
+
     /// What ends the lane from another thread.
     #[must_use]
     pub fn closer(&self) -> LaneCloser {
@@ -270,13 +306,19 @@ impl RemoteLane {
     }
 
     /// The next batch of this connection, or of a new one. A connection that failed is gone afterwards.
-    fn receive(&mut self) -> Result<Option<RemoteBatch>, ClientError> {
+    fn receive(&mut self) -> Result<Option<ArrivedBatch>, ClientError> {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(ClientError::Closed);
         }
+        if self.rooms.as_ref().is_some_and(|rooms| self.stream.is_none() && !rooms.is_there()) {
+            // A task that was lost had it.
+            return Err(self.server.cut_off());
+        }
         let stream = self.stream.take();
-        let mut stream = stream
-            .unwrap_or_else(|| Stream::begin(&self.client, self.server.clone(), self.ticket(), &self.pool));
+        let mut stream = stream.unwrap_or_else(|| {
+            let to = (&self.pool, self.rooms.as_ref());
+            Stream::begin(&self.client, self.server.clone(), self.ticket(), to)
+        });
         let Some(batch) = stream.batch(&self.is_closed)? else { return Ok(None) };
         let malformed = |found| super::malformed(&self.server, found);
         let position = &batch.note().ticket;
@@ -291,13 +333,13 @@ impl RemoteLane {
             ));
         }
         self.columns.clone_from(&stream.columns);
-        self.handed_over = Some((batch.number(), position.clone()));
+        self.handed_over = Some((batch.note().number, position.clone()));
         self.stream = Some(stream);
         Ok(Some(batch))
     }
 
     /// The next batch, for as long as a server may come back.
-    fn receive_or_give_up(&mut self) -> Result<Option<RemoteBatch>, ClientError> {
+    fn receive_or_give_up(&mut self) -> Result<Option<ArrivedBatch>, ClientError> {
         let (after, mut failing_since, mut pause) = (self.client.give_up_after, None, PAUSE);
         loop {
             let is_again = failing_since.is_some();
@@ -333,13 +375,11 @@ impl Iterator for RemoteLane {
     type Item = Result<RemoteBatch, ClientError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
+        match self.next_arrived()? {
+            Ok(ArrivedBatch::Received(batch)) => Some(Ok(batch)),
+            Ok(ArrivedBatch::Scattered(_)) => unreachable!("no room was given"),
+            Err(error) => Some(Err(error)),
         }
-        self.acknowledge();
-        let outcome = self.receive_or_give_up().transpose();
-        self.is_over = !matches!(outcome, Some(Ok(_)));
-        outcome
     }
 }
 

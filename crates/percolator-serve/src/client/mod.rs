@@ -1,20 +1,23 @@
 //! The client: a feed elsewhere, as if it were here.
 //!
 //! The way of a batch: [`connection`] makes connections, of which each [`call`] has one, on the thread of
-//! [`runtime`]; [`receive`] takes a stream's messages apart and puts their bodies into [`slot`]s. If the
-//! server is on this machine, [`shared`] hears where its batches are. Either is an [`arrival`] for a
-//! [`lane`], which hands them over in order, as a [`batch`] whose columns are the [`fields`] of the feed.
-//! [`whole`] is the same for bytes that are all there.
+//! [`runtime`]; [`receive`] takes a stream's messages apart and puts their bodies into [`slot`]s, or
+//! [`scatter`]s them over the memory of a [`feed`] here. If the server is on this machine, [`shared`] hears
+//! where its batches are. Each is an [`arrival`] for a [`lane`], which hands them over in order, as a
+//! [`batch`] whose columns are the [`fields`] of the feed. [`whole`] is the same for bytes that are all
+//! there.
 
 mod arrival;
 mod batch;
 mod call;
 mod connection;
 mod error;
+mod feed;
 mod fields;
 mod lane;
 mod receive;
 mod runtime;
+mod scatter;
 mod servers;
 mod shared;
 mod slot;
@@ -31,6 +34,7 @@ use serde::Deserialize;
 
 pub use self::batch::{RemoteArray, RemoteBatch};
 pub use self::error::ClientError;
+pub use self::feed::FeedConnect;
 pub use self::fields::{RemoteField, RemoteFieldKind};
 pub use self::lane::{LaneCloser, RemoteLane};
 pub use self::servers::Discover;
@@ -232,6 +236,11 @@ impl Client {
     ///
     /// [`ClientError`] if the server does not answer, or does not serve it.
     pub fn open(&self, request: &FeedRequest) -> Result<RemoteFeed, ClientError> {
+        Ok(self.described(request)?.0)
+    }
+
+    /// A feed, and what a feed here is made of.
+    fn described(&self, request: &FeedRequest) -> Result<(RemoteFeed, FeedFacts), ClientError> {
         let (kind, cmd) = (DescriptorType::Cmd.into(), request.to_json()?.into());
         let descriptor = FlightDescriptor { kind, cmd, path: Vec::new() };
         let digest = FeedDigest::of(request);
@@ -253,9 +262,10 @@ impl Client {
             return Err(malformed(&server, &found));
         }
         let fields = columns.fields();
-        let Facts { window, memory_bytes, records, .. } = facts;
+        let Facts { window, memory_bytes, records, input, start, no_start, .. } = facts;
         let window = window.clamp(1, self.0.window.get());
-        Ok(RemoteFeed {
+        let of_feed = FeedFacts { columns, input, start, no_start };
+        let feed = RemoteFeed {
             client: self.clone(),
             digest,
             server,
@@ -264,7 +274,8 @@ impl Client {
             window,
             memory_bytes,
             records,
-        })
+        };
+        Ok((feed, of_feed))
     }
 
     /// Goes on with a ticket: that of a rank, or of a lane that ended anywhere. Where servers are
@@ -279,7 +290,7 @@ impl Client {
         // A ticket that is none is the lane's to refuse, or the server's.
         let digest = stream.map_or(FeedDigest::any(), |stream| FeedDigest::of(&stream.request));
         let server = self.0.servers.now(digest).swap_remove(0);
-        RemoteLane::new(&self.0, digest, server, ticket)
+        RemoteLane::new(&self.0, digest, server, ticket, None)
     }
 
     /// Asks for one message, and waits for it: from the first server or, if it is not there, from the next
@@ -320,6 +331,22 @@ struct Facts {
     window: usize,
     memory_bytes: u64,
     records: Option<u64>,
+    #[serde(default)]
+    input: Option<[usize; 3]>,
+    #[serde(default)]
+    start: Option<String>,
+    #[serde(default)]
+    no_start: Option<String>,
+}
+
+/// What a feed here is made of, beside the lanes.
+struct FeedFacts {
+    columns: RemoteColumns,
+    /// The channels, the height and the width of the first record, if it is an image.
+    input: Option<[usize; 3]>,
+    /// Where its run starts, or why the server does not say so.
+    start: Option<String>,
+    no_start: Option<String>,
 }
 
 /// A feed of a server: what it is, and where its lanes begin.
@@ -386,6 +413,6 @@ impl RemoteFeed {
     /// [`ClientError::NoRank`] if there are fewer.
     pub fn lane(&self, rank: usize) -> Result<RemoteLane, ClientError> {
         let ticket = self.tickets.get(rank).ok_or(ClientError::NoRank { rank, ranks: self.ranks() })?;
-        RemoteLane::new(&self.client.0, self.digest, self.server.clone(), ticket)
+        RemoteLane::new(&self.client.0, self.digest, self.server.clone(), ticket, None)
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow_buffer::MutableBufferError;
 use bytes::Bytes;
 
+use super::scatter::{RoomBodies, Scatter, ScatteredBatch};
 use super::slot::{BodyPool, BodySlot};
 use crate::grpc::PREFIX_BYTES;
 use crate::message::BODY_BYTES_MAX;
@@ -51,7 +52,24 @@ pub(crate) struct MessageReader {
     number: Varint,
     header: Vec<u8>,
     metadata: Vec<u8>,
-    body: Option<BodySlot>,
+    body: Option<BodyPlace>,
+    /// If bodies go to a feed's own memory.
+    rooms: Option<RoomBodies>,
+}
+
+/// Where a body goes while it comes.
+#[derive(Debug)]
+enum BodyPlace {
+    Slot(BodySlot),
+    Room(Box<Scatter>),
+}
+
+/// Something whole.
+#[derive(Debug)]
+pub(crate) enum Received {
+    Message(ReceivedMessage),
+    /// A batch whose body went to a feed's own memory.
+    Scattered(Box<ScatteredBatch>),
 }
 
 /// What the next byte belongs to.
@@ -111,7 +129,18 @@ impl MessageReader {
             header: Vec::new(),
             metadata: Vec::new(),
             body: None,
+            rooms: None,
         }
+    }
+
+    /// Of a stream whose batches go to a feed's own memory, if that is given.
+    pub(crate) fn with_rooms(pool: Arc<BodyPool>, rooms: Option<RoomBodies>) -> Self {
+        MessageReader { rooms, ..Self::new(pool) }
+    }
+
+    /// What waits for a room, before the next message can be read: nothing within one, or before the schema.
+    pub(crate) fn awaited(&self) -> Option<&RoomBodies> {
+        self.rooms.as_ref().filter(|rooms| !self.is_within() && !rooms.awaits_schema())
     }
 
     /// Whether something of a message is there.
@@ -121,7 +150,7 @@ impl MessageReader {
 
     /// Takes a piece up to the end of a message, which it then returns, or all of it. After an error, nothing
     /// more can be read.
-    pub(crate) fn push(&mut self, piece: &mut &[u8]) -> Result<Option<ReceivedMessage>, Malformed> {
+    pub(crate) fn push(&mut self, piece: &mut &[u8]) -> Result<Option<Received>, Malformed> {
         while let Some((&byte, rest)) = piece.split_first() {
             match self.at {
                 At::Prefix(there) => {
@@ -215,32 +244,51 @@ impl MessageReader {
         match part {
             Part::Header => self.header.clear(),
             Part::Metadata => self.metadata.clear(),
-            Part::Body => self.body = if length > 0 { Some(self.pool.slot(length)?) } else { None },
+            Part::Body => {
+                self.body = None;
+                self.body = if length > 0 { Some(self.begin_body(length)?) } else { None };
+            }
             Part::Skipped => {}
         }
         Ok(if length > 0 { At::Bytes(part, length) } else { At::Key })
+    }
+
+    fn begin_body(&self, length: usize) -> Result<BodyPlace, Malformed> {
+        Ok(match &self.rooms {
+            Some(rooms) => BodyPlace::Room(Box::new(rooms.scatter(&self.header, &self.metadata, length)?)),
+            None => BodyPlace::Slot(self.pool.slot(length)?),
+        })
     }
 
     fn put(&mut self, part: Part, bytes: &[u8]) -> Result<(), Malformed> {
         match (part, &mut self.body) {
             (Part::Header, _) => self.header.extend_from_slice(bytes),
             (Part::Metadata, _) => self.metadata.extend_from_slice(bytes),
-            (Part::Body, Some(slot)) => slot.extend(bytes)?,
+            (Part::Body, Some(BodyPlace::Slot(slot))) => slot.extend(bytes)?,
+            (Part::Body, Some(BodyPlace::Room(scatter))) => scatter.put(bytes)?,
             (Part::Body, None) | (Part::Skipped, _) => {}
         }
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<ReceivedMessage, Malformed> {
+    fn finish(&mut self) -> Result<Received, Malformed> {
         if self.at != At::Key || self.number.shift != 0 {
             return Err(Malformed("a message that ends within a field".to_owned()));
         }
         self.at = At::Prefix(0);
-        Ok(ReceivedMessage {
-            header: std::mem::take(&mut self.header),
-            metadata: std::mem::take(&mut self.metadata),
-            body: self.body.take().map_or_else(Bytes::new, BodySlot::into_bytes),
-        })
+        let mut body = self.body.take();
+        match &mut self.rooms {
+            Some(rooms) if rooms.awaits_schema() => rooms.begin(&self.header)?,
+            Some(_) if body.is_none() => body = Some(self.begin_body(0)?),
+            _ => {}
+        }
+        let (header, metadata) = (std::mem::take(&mut self.header), std::mem::take(&mut self.metadata));
+        let body = match body {
+            Some(BodyPlace::Room(scatter)) => return Ok(Received::Scattered(Box::new(scatter.finish()?))),
+            Some(BodyPlace::Slot(slot)) => slot.into_bytes(),
+            None => Bytes::new(),
+        };
+        Ok(Received::Message(ReceivedMessage { header, metadata, body }))
     }
 }
 
@@ -266,7 +314,11 @@ mod tests {
         let (mut reader, mut found) = (reader(), Vec::new());
         for mut piece in pieces.iter().copied() {
             while !piece.is_empty() {
-                found.extend(reader.push(&mut piece)?);
+                match reader.push(&mut piece)? {
+                    Some(Received::Message(message)) => found.push(message),
+                    Some(scattered) => panic!("{scattered:?}"),
+                    None => {}
+                }
             }
         }
         assert!(!reader.is_within(), "{reader:?}");
@@ -321,7 +373,7 @@ mod tests {
         let bytes = grpc::framed(&data(b"header", b"metadata", b"body"));
         for end in 1..bytes.len() {
             let (mut reader, mut piece) = (reader(), &bytes[..end]);
-            assert_eq!((reader.push(&mut piece), reader.is_within()), (Ok(None), true), "{end}");
+            assert!(matches!(reader.push(&mut piece), Ok(None)) && reader.is_within(), "{end}");
         }
         // As the length of the prefix says it.
         for end in 1..bytes.len() - PREFIX_BYTES {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::batch::RemoteBatch;
 use super::fields::RemoteColumns;
-use super::receive::{Malformed, MessageReader};
+use super::receive::{Malformed, MessageReader, Received};
 use super::slot::BodyPool;
 
 /// The bytes of each column of each batch of a stream that comes in pieces.
@@ -15,7 +15,7 @@ pub(crate) fn batches_of<'b>(
     let (mut columns, mut batches) = (None::<Arc<RemoteColumns>>, Vec::new());
     for mut piece in pieces {
         while !piece.is_empty() {
-            let Some(message) = reader.push(&mut piece)? else { break };
+            let Some(Received::Message(message)) = reader.push(&mut piece)? else { break };
             let Some(columns) = &columns else {
                 columns = Some(Arc::new(RemoteColumns::of_message(&message.header)?));
                 continue;

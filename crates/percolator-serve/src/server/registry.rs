@@ -13,6 +13,7 @@ use percolator::feed::{FeedHandle, FeedSpec, ResolvedFeed};
 use percolator::record::StepId;
 use percolator::source::IndexPlace;
 use percolator::{FeedError, Field};
+use percolator_files::shown;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
@@ -106,6 +107,10 @@ pub(super) struct Described {
     pub(super) ranks: usize,
     pub(super) memory: u64,
     pub(super) records: Option<u64>,
+    /// The channels, the height and the width of the first record before the transform, if it is an image.
+    pub(super) input: Option<[usize; 3]>,
+    /// Where its run starts, as text, or why that cannot be said.
+    pub(super) start: Result<String, String>,
 }
 
 /// How a client takes a stream.
@@ -192,7 +197,10 @@ impl Registry {
         let records = resolved.source().records();
         let (fields, memory) =
             (resolved.layout().fields().into(), resolved.memory_budget().total_bytes() as u64);
-        Ok(Described { fields, ranks, memory, records })
+        let input = resolved.input_shape().map(|image| [image.channels, image.height, image.width]);
+        let start = resolved.snapshot();
+        let start = start.map(|start| start.to_string()).map_err(|error| shown::with_sources(&error));
+        Ok(Described { fields, ranks, memory, records, input, start })
     }
 
     /// Gives a client the stream that its ticket is for, or `None` if it has had all of it.

@@ -10,8 +10,10 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use percolator::record::StepId;
 use prost::Message;
 use ring::hmac;
+use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::registry::{self, Registry, Subscription, Taking};
@@ -25,7 +27,7 @@ use crate::flight::{
 use crate::grpc::{self, Code, Status, Unframer};
 use crate::message::SchemaMessage;
 use crate::request::{Column, FeedRequest};
-use crate::ticket::{StreamId, TICKET_BYTES_MAX, TicketContent};
+use crate::ticket::{Position, StreamId, TICKET_BYTES_MAX, TicketContent};
 
 /// The most bytes of a message: a ticket, and what is around it.
 const MESSAGE_BYTES_MAX: usize = TICKET_BYTES_MAX + 4096;
@@ -35,6 +37,24 @@ const TICKETS_BYTES_MAX: usize = 16 << 20;
 
 /// How long a client may take to say what it wants.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
+
+/// The highest number of an epoch or a step.
+const COUNTED_MAX: u64 = 1 << 43;
+
+/// What the server does beside serving feeds.
+const ACTIONS: [(&str, &str); 2] = [
+    ("status", "What the server does at the moment, as JSON"),
+    ("position", "The ticket of a stream from a step on: of {\"ticket\": T, \"epoch\": E, \"step\": S}"),
+];
+
+/// A stream's ticket, and a step of its feed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedPosition {
+    ticket: String,
+    epoch: u64,
+    step: u64,
+}
 
 /// What all connections know.
 pub(super) struct Service {
@@ -199,19 +219,13 @@ impl Service {
             }
             "DoExchange" => self.exchange(body, unframer, peer).await,
             "DoAction" => {
-                let Action { r#type, .. } = only(&mut body, &mut unframer).await?;
-                if r#type != "status" {
-                    let message = format!("there is no action {:?}: `status` is one", r#type);
-                    return Err(Status::new(Code::Unimplemented, message));
-                }
-                let status = serde_json::to_vec(&self.registry.status());
-                let body = status.map_err(|error| Status::new(Code::Internal, error.to_string()))?.into();
-                Ok(whole([ActionResult { body }]))
+                let action = only(&mut body, &mut unframer).await?;
+                Ok(whole([ActionResult { body: self.act(&action)? }]))
             }
-            "ListActions" => {
-                let description = "What the server does at the moment, as JSON".to_owned();
-                Ok(whole([ActionType { r#type: "status".to_owned(), description }]))
-            }
+            "ListActions" => Ok(whole(ACTIONS.map(|(name, description)| ActionType {
+                r#type: name.to_owned(),
+                description: description.to_owned(),
+            }))),
             other => {
                 let message = format!(
                     "this server has no {other}: feeds are asked for by GetFlightInfo, and taken by DoGet or \
@@ -220,6 +234,36 @@ impl Service {
                 Err(Status::new(Code::Unimplemented, message))
             }
         }
+    }
+
+    fn act(&self, action: &Action) -> Result<Bytes, Status> {
+        match &*action.r#type {
+            "status" => {
+                let status = serde_json::to_vec(&self.registry.status());
+                Ok(status.map_err(|error| Status::new(Code::Internal, error.to_string()))?.into())
+            }
+            "position" => {
+                let asked: AskedPosition =
+                    serde_json::from_slice(&action.body).map_err(|error| invalid(&error))?;
+                self.position(&asked).map(Bytes::from)
+            }
+            other => {
+                let message = format!("there is no action {other:?}: `status` and `position` are");
+                Err(Status::new(Code::Unimplemented, message))
+            }
+        }
+    }
+
+    /// The ticket of a stream from a step on. Whether there is such a step is seen when it is taken.
+    fn position(&self, asked: &AskedPosition) -> Result<String, Status> {
+        let AskedPosition { ticket, epoch, step } = asked;
+        let (_, of_stream) = self.registry.key.read(ticket).map_err(|error| invalid(&error))?;
+        if [*epoch, *step].iter().any(|&number| number > COUNTED_MAX) {
+            let message = format!("there is no step {step} in epoch {epoch}: none is counted as far");
+            return Err(Status::new(Code::InvalidArgument, message));
+        }
+        let position = Position::Step(StepId { epoch: *epoch, step: *step });
+        Ok(format!("{of_stream}{}", self.registry.key.position(of_stream, position)))
     }
 
     async fn flight_info(&self, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
@@ -241,6 +285,9 @@ impl Service {
             "window": self.registry.window,
             "memory_bytes": described.memory,
             "records": described.records,
+            "input": described.input,
+            "start": described.start.as_ref().ok(),
+            "no_start": described.start.as_ref().err(),
         });
         Ok(FlightInfo {
             schema: SchemaMessage::of(columns.schema()).alone,

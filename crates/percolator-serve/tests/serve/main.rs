@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod connect;
 #[allow(dead_code, reason = "it is shared with other tests, which use the rest")]
 #[path = "../../../percolator-cluster/tests/etcd/server.rs"]
 mod etcd;

@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::*;
-use crate::client::arrival::{Arrivals, way};
+use crate::client::arrival::{Arrivals, ArrivedBatch, way};
 use crate::client::batch::RemoteBatch;
 use crate::client::fields::RemoteColumns;
 use crate::client::fields::tests::{item, noted, schema};
@@ -123,7 +123,10 @@ impl Fake {
             }
         };
         let Some(arrival) = self.arrivals.next(lost)? else { return Ok(None) };
-        arrival.batch(&columns).map(Some).map_err(malformed)
+        match arrival.batch(&columns).map_err(malformed)? {
+            ArrivedBatch::Received(batch) => Ok(Some(batch)),
+            ArrivedBatch::Scattered(batch) => panic!("{batch:?}"),
+        }
     }
 }
 
