@@ -8,11 +8,15 @@
 //! Nothing that a file states is trusted: a length is compared with what is there before it is used, a count
 //! that stands in two places is compared, and damage is an error with file, offset and record.
 
+pub mod class_folder;
+pub mod csv;
 mod error;
 mod file;
 mod json;
 pub mod jsonl;
 mod known_settings;
+pub mod list;
+pub mod lst;
 pub mod notation;
 pub mod packed;
 mod shard;
