@@ -1,8 +1,8 @@
 //! Folders of images, one for each class, as torchvision's `ImageFolder` reads them.
 //!
-//! The classes are the names of the folders in the root, in the order of their bytes; their images lie in them
-//! at any depth. Parts: `image`, the file's bytes, and `label`, the class's number. The key is the path from
-//! the root on.
+//! The classes are the names of the folders in the root, in the order of their bytes; their images lie in
+//! them at any depth. Parts: `image`, the file's bytes, and `label`, the class's number. The key is the path
+//! from the root on.
 //!
 //! A class without images is an error, unless the setting `allow_empty` is `true`.
 
@@ -36,8 +36,8 @@ const LABEL: &str = "label";
 ///
 /// # Errors
 ///
-/// [`FormatError`] if a folder cannot be listed, there is no class, a class has no image, or a link leads back
-/// to a folder that it is in.
+/// [`FormatError`] if a folder cannot be listed, there is no class, a class has no image, or a link leads
+/// back to a folder that it is in.
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
     let settings = KnownSettings::of(path, "class_folder", options, &["allow_empty"])?;
     let allow_empty = settings.truth("allow_empty")?.unwrap_or(false);
@@ -81,7 +81,7 @@ impl ClassFolderShard {
             return Err(FormatError::damaged(root, "it has no folder, and each class is one"));
         }
         let (mut paths, mut images) = (Vec::new(), Vec::new());
-        let mut others = Others::default();
+        let mut others = OtherFiles::default();
         for (number, class) in (0..).zip(&classes) {
             let before = images.len();
             for folder in folders(root, class)? {
@@ -121,12 +121,12 @@ impl ClassFolderShard {
 
 /// Files that are no images, by their names.
 #[derive(Default)]
-struct Others {
+struct OtherFiles {
     count: u64,
     first: PathBuf,
 }
 
-impl Others {
+impl OtherFiles {
     fn note(&mut self, path: &Path) {
         if self.count == 0 {
             path.clone_into(&mut self.first);
@@ -136,13 +136,17 @@ impl Others {
 
     fn warn(&self, root: &Path) {
         if self.count > 0 {
-            let (count, first) = (self.count, shown::path(&self.first));
-            tracing::warn!(folder = %shown::path(root), "files without an image's extension are passed over: {count}, the first of them {first}");
+            let said = format!("{}, the first of them {}", self.count, shown::path(&self.first));
+            tracing::warn!(
+                folder = %shown::path(root),
+                "files without an image's extension are passed over: {said}"
+            );
         }
     }
 }
 
-/// The names of a folder's folders, and of what else is in it, in the order of their bytes. Links are followed.
+/// The names of a folder's folders, and of what else is in it, in the order of their bytes. Links are
+/// followed.
 fn entries(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), FormatError> {
     let list = || -> io::Result<_> {
         let (mut folders, mut files) = (Vec::new(), Vec::new());

@@ -29,7 +29,7 @@ use crate::{Fault, FormatError, Grammar, Options, Part, Shard, Value};
 /// [`FormatError`] if it cannot be opened, a setting is unknown, or the columns' names are not known.
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
     let settings = KnownSettings::of(path, "csv", options, &["header", "columns", "delimiter", "quote"])?;
-    let dialect = Dialect::of(path, &settings)?;
+    let dialect = CsvDialect::of(path, &settings)?;
     let header = settings.truth("header")?;
     let columns =
         settings.get("columns").map(|names| names.split(',').map(str::to_owned).collect::<Vec<_>>());
@@ -58,12 +58,12 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 
 /// Names the columns after the first record and the settings; true if the record is no data.
 fn take_header(
-    dialect: Dialect,
+    dialect: CsvDialect,
     record: &[u8],
     header: Option<bool>,
     columns: Option<&[String]>,
 ) -> Result<(Vec<String>, bool), Wrong> {
-    let fields = Fields { dialect, rest: Some(record) };
+    let fields = CsvFields { dialect, rest: Some(record) };
     let text = |field: Result<Cow<'_, [u8]>, &str>| {
         let field = field.map_err(|what| Wrong::new(0, what))?;
         String::from_utf8(field.into_owned()).map_err(|_| Wrong::new(0, "the header is not UTF-8"))
@@ -106,12 +106,12 @@ fn check_names(names: &[String]) -> Result<(), String> {
 
 /// How fields are separated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Dialect {
+struct CsvDialect {
     delimiter: u8,
     quote: Option<u8>,
 }
 
-impl Dialect {
+impl CsvDialect {
     fn of(path: &Path, settings: &KnownSettings<'_>) -> Result<Self, FormatError> {
         let one = |name: &str, value: &str| match *value.as_bytes() {
             [byte @ (b'\t' | b' '..=b'~')] => Ok(byte),
@@ -139,7 +139,7 @@ impl Dialect {
                 "other than the delimiter",
             ));
         }
-        Ok(Dialect { delimiter, quote })
+        Ok(CsvDialect { delimiter, quote })
     }
 }
 
@@ -147,13 +147,13 @@ impl Dialect {
 #[derive(Debug, Default)]
 struct CsvScan {
     at: usize,
-    state: State,
+    state: CsvState,
     /// The delimiters so far.
     delimiters: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum State {
+enum CsvState {
     #[default]
     FieldBegins,
     Plain,
@@ -168,7 +168,7 @@ enum State {
 /// Finds the fields of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CsvGrammar {
-    dialect: Dialect,
+    dialect: CsvDialect,
     /// Empty only while the header is read.
     names: Vec<String>,
 }
@@ -177,16 +177,16 @@ impl TextFormat for CsvGrammar {
     type Scan = CsvScan;
 
     fn end(&self, window: &[u8], scan: &mut CsvScan) -> Result<Option<usize>, Wrong> {
-        let Dialect { delimiter, quote } = self.dialect;
+        let CsvDialect { delimiter, quote } = self.dialect;
         loop {
             let rest = window.get(scan.at..).unwrap_or_default();
             let Some(&byte) = rest.first() else { return Ok(None) };
             let here = scan.at;
             // Where the next byte that matters is, from here.
             let skipped = match scan.state {
-                State::FieldBegins if Some(byte) != quote => Some(0),
-                State::Plain => memchr::memchr3(delimiter, b'\n', b'\r', rest),
-                State::Quoted(_) => quote.and_then(|quote| memchr::memchr(quote, rest)),
+                CsvState::FieldBegins if Some(byte) != quote => Some(0),
+                CsvState::Plain => memchr::memchr3(delimiter, b'\n', b'\r', rest),
+                CsvState::Quoted(_) => quote.and_then(|quote| memchr::memchr(quote, rest)),
                 _ => Some(0),
             };
             let Some(skipped) = skipped else {
@@ -197,39 +197,39 @@ impl TextFormat for CsvGrammar {
             let next = here.saturating_add(skipped).saturating_add(1);
             scan.at = next;
             scan.state = match (scan.state, byte) {
-                (State::FieldBegins, _) if Some(byte) == quote => State::Quoted(here),
+                (CsvState::FieldBegins, _) if Some(byte) == quote => CsvState::Quoted(here),
                 // The byte is looked at again, as one of the field.
-                (State::FieldBegins, _) => {
+                (CsvState::FieldBegins, _) => {
                     scan.at = here;
-                    State::Plain
+                    CsvState::Plain
                 }
-                (State::Quoted(opened), _) => State::QuoteSeen(opened),
-                (State::QuoteSeen(opened), _) if Some(byte) == quote => State::Quoted(opened),
-                (State::QuoteSeen(_) | State::ReturnSeen | State::Plain, b'\n') => {
+                (CsvState::Quoted(opened), _) => CsvState::QuoteSeen(opened),
+                (CsvState::QuoteSeen(opened), _) if Some(byte) == quote => CsvState::Quoted(opened),
+                (CsvState::QuoteSeen(_) | CsvState::ReturnSeen | CsvState::Plain, b'\n') => {
                     return Ok(Some(next.saturating_sub(1)));
                 }
-                (State::QuoteSeen(_) | State::Plain, b'\r') => State::ReturnSeen,
-                (State::QuoteSeen(_) | State::Plain, _) if byte == delimiter => {
+                (CsvState::QuoteSeen(_) | CsvState::Plain, b'\r') => CsvState::ReturnSeen,
+                (CsvState::QuoteSeen(_) | CsvState::Plain, _) if byte == delimiter => {
                     scan.delimiters = scan.delimiters.saturating_add(1);
-                    State::FieldBegins
+                    CsvState::FieldBegins
                 }
-                (State::QuoteSeen(_), _) => {
+                (CsvState::QuoteSeen(_), _) => {
                     let what = "text follows the quote that ends a field; a quote inside is doubled";
                     return Err(Wrong::new(here, what));
                 }
                 // Line ends of old Macs.
-                (State::ReturnSeen, _) => {
+                (CsvState::ReturnSeen, _) => {
                     let what = "a carriage return without a line feed stands outside of quotes";
                     return Err(Wrong::new(here, what));
                 }
-                (State::Plain, _) => State::Plain,
+                (CsvState::Plain, _) => CsvState::Plain,
             };
         }
     }
 
     fn may_end(&self, scan: &CsvScan) -> Result<(), Wrong> {
         match scan.state {
-            State::Quoted(opened) => Err(Wrong::new(
+            CsvState::Quoted(opened) => Err(Wrong::new(
                 opened,
                 "the quote that opens here is not closed: the rest of the file would be one field",
             )),
@@ -268,18 +268,18 @@ impl TextFormat for CsvGrammar {
 }
 
 /// The fields of a record.
-struct Fields<'a> {
-    dialect: Dialect,
+struct CsvFields<'a> {
+    dialect: CsvDialect,
     /// What is left; `None` behind the last field.
     rest: Option<&'a [u8]>,
 }
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for CsvFields<'a> {
     type Item = Result<Cow<'a, [u8]>, &'static str>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.rest.take()?;
-        let Dialect { delimiter, quote } = self.dialect;
+        let CsvDialect { delimiter, quote } = self.dialect;
         if let Some((quote, inside)) =
             quote.zip(rest.split_first()).filter(|(quote, (first, _))| quote == *first)
         {
@@ -292,7 +292,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> CsvFields<'a> {
     /// Takes a field whose first quote is passed.
     fn quoted(&mut self, quote: u8, inside: &'a [u8]) -> Result<Cow<'a, [u8]>, &'static str> {
         let (mut rest, mut joined) = (inside, None::<Vec<u8>>);
@@ -335,7 +335,7 @@ fn text_of<'a>(field: Result<Cow<'a, [u8]>, &'static str>) -> Result<Value<'a>, 
 
 impl Grammar for CsvGrammar {
     fn description(&self) -> String {
-        let Dialect { delimiter, quote } = self.dialect;
+        let CsvDialect { delimiter, quote } = self.dialect;
         let quote = quote.map_or_else(|| "none".to_owned(), |quote| char::from(quote).to_string());
         format!("fields {:?}, delimiter {:?}, quote {quote}", self.names, char::from(delimiter))
     }
@@ -345,7 +345,7 @@ impl Grammar for CsvGrammar {
     }
 
     fn parts<'a>(&'a self, value: &'a [u8]) -> Result<Vec<Part<'a>>, Fault> {
-        let mut fields = Fields { dialect: self.dialect, rest: Some(value) };
+        let mut fields = CsvFields { dialect: self.dialect, rest: Some(value) };
         let mut parts = Vec::with_capacity(self.names.len());
         for name in &self.names {
             let field = fields.next().ok_or_else(|| Fault::new(format!("the field {name:?} is missing")))?;
@@ -356,7 +356,7 @@ impl Grammar for CsvGrammar {
 
     fn part<'a>(&'a self, value: &'a [u8], name: &str) -> Result<Option<Value<'a>>, Fault> {
         let Some(index) = self.names.iter().position(|known| known == name) else { return Ok(None) };
-        let mut fields = Fields { dialect: self.dialect, rest: Some(value) };
+        let mut fields = CsvFields { dialect: self.dialect, rest: Some(value) };
         fields.nth(index).map(text_of).transpose()
     }
 }

@@ -24,7 +24,8 @@ pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, Forma
     Ok(vec![TextShard::open(path, options, |_| Ok(ListGrammar))?])
 }
 
-/// Whether a file is of this format: a text (`.txt`, `.list`) whose first lines end with a space and an integer.
+/// Whether a file is of this format: a text (`.txt`, `.list`) whose first lines end with a space and an
+/// integer.
 #[must_use]
 pub fn is(path: &Path, head: &[u8]) -> bool {
     let is_named = ["txt", "list"].iter().any(|known| path.extension().is_some_and(|found| found == *known));

@@ -33,13 +33,13 @@ pub fn is(path: &Path, _head: &[u8]) -> bool {
 }
 
 /// A line's key, labels with the tabs between, and path.
-struct Entry<'a> {
+struct LstEntry<'a> {
     key: u64,
     labels: &'a str,
     path: &'a [u8],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> LstEntry<'a> {
     fn of(line: &'a [u8]) -> Result<Self, String> {
         let first = memchr::memchr(b'\t', line);
         let last = memchr::memrchr(b'\t', line);
@@ -57,7 +57,7 @@ impl<'a> Entry<'a> {
             numbers.ok_or_else(|| format!("the labels, {}, are not numbers", shown::quoted(labels)))?;
         match line.get(last.saturating_add(1)..).unwrap_or_default() {
             b"" => Err("the line has no path".to_owned()),
-            path => Ok(Entry { key, labels, path }),
+            path => Ok(LstEntry { key, labels, path }),
         }
     }
 
@@ -85,11 +85,11 @@ impl TextFormat for LstGrammar {
         if let Some(at) = memchr::memchr(0, record) {
             return Err(Wrong::new(at, "NUL stands in the line, and no path has it"));
         }
-        Entry::of(record).map(|_| ()).map_err(|what| Wrong::new(0, what))
+        LstEntry::of(record).map(|_| ()).map_err(|what| Wrong::new(0, what))
     }
 
     fn key<'a>(&self, record: &'a [u8]) -> Key<'a> {
-        Entry::of(record).map_or(Key::None, |entry| Key::Number(entry.key))
+        LstEntry::of(record).map_or(Key::None, |entry| Key::Number(entry.key))
     }
 }
 
@@ -103,12 +103,12 @@ impl Grammar for LstGrammar {
     }
 
     fn parts<'a>(&'a self, value: &'a [u8]) -> Result<Vec<Part<'a>>, Fault> {
-        let entry = Entry::of(value).map_err(Fault)?;
+        let entry = LstEntry::of(value).map_err(Fault)?;
         Ok(vec![("label".into(), entry.label()), ("path".into(), path_of(entry.path))])
     }
 
     fn part<'a>(&'a self, value: &'a [u8], name: &str) -> Result<Option<Value<'a>>, Fault> {
-        let entry = Entry::of(value).map_err(Fault)?;
+        let entry = LstEntry::of(value).map_err(Fault)?;
         Ok(match name {
             "label" => Some(entry.label()),
             "path" => Some(path_of(entry.path)),

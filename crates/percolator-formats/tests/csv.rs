@@ -169,7 +169,7 @@ fn another_reader_reads_the_same() {
     let pieces = ["x", "\"", ",", "\n", "\r\n", "\"\"", "ü", "\"a,b\"", " "];
     let mut state = 1_u64;
     let mut compared = 0;
-    for _ in 0..3000 {
+    for _ in 0..800 {
         let text: String = (0..10)
             .map(|_| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -194,7 +194,7 @@ fn another_reader_reads_the_same() {
         assert_eq!(ours, theirs, "{text:?}");
         compared += 1;
     }
-    assert!(compared > 300, "{compared}");
+    assert!(compared > 100, "{compared}");
 }
 
 #[test]
