@@ -180,7 +180,7 @@ impl<F: TextFormat> Shard for TextShard<F> {
         let mut window = Window::new(&self.file, self.packing)?;
         window.pass_over(self.begin)?;
         let position = TextPosition { number: 0, line: Some(self.line), taken: 0 };
-        Ok(Box::new(TextCursor { window, position, due: None, shard: self }))
+        Ok(Box::new(TextCursor { window, position, due: None, before: Vec::new(), shard: self }))
     }
 }
 
@@ -191,6 +191,8 @@ struct TextCursor<F> {
     position: TextPosition,
     /// The length of the next record, if an earlier pass has found it.
     due: Option<u64>,
+    /// The byte before a place.
+    before: Vec<u8>,
 }
 
 /// Where a window's first record is.
@@ -275,7 +277,7 @@ impl TextPosition {
 impl<F: TextFormat> TextCursor<F> {
     /// Passes over the record that was returned last, and finds the next.
     fn find(&mut self) -> Result<Option<TextFound>, FormatError> {
-        let TextCursor { shard, window, position, due } = self;
+        let TextCursor { shard, window, position, due, .. } = self;
         let taken = window.bytes().get(..position.taken).unwrap_or_default();
         if !taken.is_empty() {
             let lines = memchr::memchr_iter(b'\n', taken).count() as u64;
@@ -325,7 +327,7 @@ impl<F: TextFormat> Cursor for TextCursor<F> {
                 return Err(changed("no record is here"));
             }
             let before = place[0].saturating_sub(1)..place[0];
-            if file.read(before, &mut Vec::new())? != b"\n" {
+            if file.read(before, &mut self.before)? != b"\n" {
                 return Err(changed("no line begins here"));
             }
         }
