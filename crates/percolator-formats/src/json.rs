@@ -19,8 +19,8 @@ const TABLE_FROM: usize = 16;
 ///
 /// [`Fault`] with the column, from 1.
 pub(crate) fn value(text: &[u8]) -> Result<Value<'_>, Fault> {
-    let mut parser = Parser::new(text)?;
-    let value = parser.value(Build::All)?;
+    let mut parser = JsonParser::new(text)?;
+    let value = parser.value(JsonBuild::All)?;
     parser.end()?;
     Ok(value)
 }
@@ -32,19 +32,19 @@ pub(crate) fn value(text: &[u8]) -> Result<Value<'_>, Fault> {
 ///
 /// As [`value`].
 pub(crate) fn member<'a>(text: &'a [u8], name: &str) -> Result<Option<Value<'a>>, Fault> {
-    let mut parser = Parser::new(text)?;
+    let mut parser = JsonParser::new(text)?;
     parser.space();
     let mut found = None;
     if parser.peek() == Some(b'{') {
         parser.members(|parser, key| {
-            let value = parser.value(if key == name { Build::All } else { Build::Nothing })?;
+            let value = parser.value(if key == name { JsonBuild::All } else { JsonBuild::Nothing })?;
             if key == name {
                 found = Some(value);
             }
             Ok(())
         })?;
     } else {
-        parser.value(Build::Nothing)?;
+        parser.value(JsonBuild::Nothing)?;
     }
     parser.end()?;
     Ok(found)
@@ -56,24 +56,24 @@ pub(crate) fn is_object(text: &[u8]) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Build {
+enum JsonBuild {
     All,
     /// The value is checked, and becomes null.
     Nothing,
 }
 
-struct Parser<'a> {
+struct JsonParser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> JsonParser<'a> {
     fn new(text: &'a [u8]) -> Result<Self, Fault> {
         let text = std::str::from_utf8(text).map_err(|error| {
             Fault::new(format!("it is not UTF-8, at byte {} of the line; convert it", error.valid_up_to()))
         })?;
-        Ok(Parser { text, at: 0, depth: 0 })
+        Ok(JsonParser { text, at: 0, depth: 0 })
     }
 
     fn rest(&self) -> &'a [u8] {
@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn value(&mut self, build: Build) -> Result<Value<'a>, Fault> {
+    fn value(&mut self, build: JsonBuild) -> Result<Value<'a>, Fault> {
         self.space();
         match self.peek() {
             Some(b'{') => self.object(build),
@@ -167,7 +167,7 @@ impl<'a> Parser<'a> {
         Ok(result)
     }
 
-    fn list(&mut self, build: Build) -> Result<Value<'a>, Fault> {
+    fn list(&mut self, build: JsonBuild) -> Result<Value<'a>, Fault> {
         self.nested(|parser| {
             let mut values = Vec::new();
             parser.space();
@@ -176,7 +176,7 @@ impl<'a> Parser<'a> {
             }
             loop {
                 let value = parser.value(build)?;
-                if build == Build::All {
+                if build == JsonBuild::All {
                     values.push(value);
                 }
                 parser.space();
@@ -190,11 +190,11 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn object(&mut self, build: Build) -> Result<Value<'a>, Fault> {
+    fn object(&mut self, build: JsonBuild) -> Result<Value<'a>, Fault> {
         let mut members = Vec::new();
         self.members(|parser, name| {
             let value = parser.value(build)?;
-            if build == Build::All {
+            if build == JsonBuild::All {
                 members.push((name, value));
             }
             Ok(())
@@ -217,7 +217,7 @@ impl<'a> Parser<'a> {
                 if parser.peek() != Some(b'"') {
                     return Err(parser.unexpected("a member's name in quotes"));
                 }
-                let name = parser.string(Build::All)?;
+                let name = parser.string(JsonBuild::All)?;
                 parser.space();
                 if !parser.take(b':') {
                     return Err(parser.unexpected("':'"));
@@ -269,7 +269,7 @@ impl<'a> Parser<'a> {
         if digits == 0 { Err(self.unexpected("a digit")) } else { Ok(()) }
     }
 
-    fn string(&mut self, build: Build) -> Result<Cow<'a, str>, Fault> {
+    fn string(&mut self, build: JsonBuild) -> Result<Cow<'a, str>, Fault> {
         let opened = self.at;
         self.pass(1);
         let mut decoded: Option<String> = None;
@@ -293,7 +293,7 @@ impl<'a> Parser<'a> {
                 return Err(self.unexpected("a text without control characters"));
             }
             let character = self.escape()?;
-            if build == Build::All {
+            if build == JsonBuild::All {
                 let decoded = decoded.get_or_insert_default();
                 decoded.push_str(plain);
                 decoded.push(character);

@@ -13,6 +13,8 @@ pub mod arrow_ipc;
 #[cfg(feature = "columns")]
 mod columns;
 mod data_set;
+pub mod class_folder;
+pub mod csv;
 mod error;
 #[cfg(feature = "feed")]
 pub mod feed;
@@ -24,6 +26,8 @@ pub mod jsonl;
 mod kinds;
 mod known_settings;
 pub mod mds;
+pub mod list;
+pub mod lst;
 pub mod notation;
 pub mod packed;
 mod shard;

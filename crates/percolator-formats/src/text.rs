@@ -1,7 +1,7 @@
 //! What text files of records have in common: a record is a line, or several.
 //!
-//! Lines end at a line feed, before which a carriage return may stand. The last may lack its end. A byte order
-//! mark and blank lines are no records.
+//! Lines end at a line feed, before which a carriage return may stand. The last may lack its end. A byte
+//! order mark and blank lines are no records.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -95,7 +95,7 @@ impl<F: TextFormat> TextShard<F> {
     pub(crate) fn open(
         path: &Path,
         options: &Options,
-        format: impl FnOnce(&mut Beginning) -> Result<F, FormatError>,
+        format: impl FnOnce(&mut TextBeginning) -> Result<F, FormatError>,
     ) -> Result<Arc<dyn Shard>, FormatError> {
         let file = Arc::new(DataFile::open(path, options.access)?);
         let packing = Packing::of_file(&file)?;
@@ -108,27 +108,27 @@ impl<F: TextFormat> TextShard<F> {
         if window.bytes().starts_with(MARK) {
             window.consume(MARK.len());
         }
-        let mut beginning = Beginning { file: Arc::clone(&file), window, line: 1 };
+        let mut beginning = TextBeginning { file: Arc::clone(&file), window, line: 1 };
         let format = Arc::new(format(&mut beginning)?);
-        let Beginning { window, line, .. } = beginning;
+        let TextBeginning { window, line, .. } = beginning;
         Ok(Arc::new(TextShard { file, packing, format, begin: window.at(), line }))
     }
 }
 
 /// The beginning of a file, from which a format may take its header.
-pub(crate) struct Beginning {
+pub(crate) struct TextBeginning {
     file: Arc<DataFile>,
     window: Window,
     line: u64,
 }
 
-impl Beginning {
+impl TextBeginning {
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Takes the first record that is not blank, and passes it to `take`, which says whether it is none of the
-    /// records. `None` if the file has no record.
+    /// Takes the first record that is not blank, and passes it to `take`, which says whether it is none of
+    /// the records. `None` if the file has no record.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl Beginning {
         format: &F,
         take: impl FnOnce(&[u8]) -> Result<(T, bool), Wrong>,
     ) -> Result<Option<T>, FormatError> {
-        let mut at = Position { number: 0, line: Some(self.line), taken: 0 };
+        let mut at = TextPosition { number: 0, line: Some(self.line), taken: 0 };
         let found = at.find(&mut self.window, &self.file, format)?;
         self.line = at.line.unwrap_or(self.line);
         let Some(found) = found else { return Ok(None) };
@@ -179,8 +179,8 @@ impl<F: TextFormat> Shard for TextShard<F> {
     fn cursor(self: Arc<Self>) -> Result<Box<dyn Cursor>, FormatError> {
         let mut window = Window::new(&self.file, self.packing)?;
         window.pass_over(self.begin)?;
-        let position = Position { number: 0, line: Some(self.line), taken: 0 };
-        Ok(Box::new(TextCursor { window, position, due: None, shard: self }))
+        let position = TextPosition { number: 0, line: Some(self.line), taken: 0 };
+        Ok(Box::new(TextCursor { window, position, due: None, before: Vec::new(), shard: self }))
     }
 }
 
@@ -188,13 +188,15 @@ impl<F: TextFormat> Shard for TextShard<F> {
 struct TextCursor<F> {
     shard: Arc<TextShard<F>>,
     window: Window,
-    position: Position,
+    position: TextPosition,
     /// The length of the next record, if an earlier pass has found it.
     due: Option<u64>,
+    /// The byte before a place.
+    before: Vec<u8>,
 }
 
 /// Where a window's first record is.
-struct Position {
+struct TextPosition {
     /// The record's number.
     number: u64,
     /// Its first line; `None` where only its place is known.
@@ -204,7 +206,7 @@ struct Position {
 }
 
 /// A record at the window's beginning.
-struct Found {
+struct TextFound {
     /// Its bytes.
     record: usize,
     /// Its bytes with the line's end.
@@ -212,14 +214,14 @@ struct Found {
     lines: u64,
 }
 
-impl Position {
+impl TextPosition {
     /// Passes over blank lines, and finds the record at which the window then begins.
     fn find<F: TextFormat>(
         &mut self,
         window: &mut Window,
         file: &Arc<DataFile>,
         format: &F,
-    ) -> Result<Option<Found>, FormatError> {
+    ) -> Result<Option<TextFound>, FormatError> {
         loop {
             let mut scan = F::Scan::default();
             let end = loop {
@@ -234,7 +236,7 @@ impl Position {
             let held = window.bytes();
             let line = held.get(..end.unwrap_or(held.len())).unwrap_or_default();
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let found = Found {
+            let found = TextFound {
                 record: line.len(),
                 all: end.map_or(held.len(), |end| end.saturating_add(1)),
                 lines: (memchr::memchr_iter(b'\n', line).count() as u64).saturating_add(1),
@@ -274,8 +276,8 @@ impl Position {
 
 impl<F: TextFormat> TextCursor<F> {
     /// Passes over the record that was returned last, and finds the next.
-    fn find(&mut self) -> Result<Option<Found>, FormatError> {
-        let TextCursor { shard, window, position, due } = self;
+    fn find(&mut self) -> Result<Option<TextFound>, FormatError> {
+        let TextCursor { shard, window, position, due, .. } = self;
         let taken = window.bytes().get(..position.taken).unwrap_or_default();
         if !taken.is_empty() {
             let lines = memchr::memchr_iter(b'\n', taken).count() as u64;
@@ -325,7 +327,7 @@ impl<F: TextFormat> Cursor for TextCursor<F> {
                 return Err(changed("no record is here"));
             }
             let before = place[0].saturating_sub(1)..place[0];
-            if file.read(before, &mut Vec::new())? != b"\n" {
+            if file.read(before, &mut self.before)? != b"\n" {
                 return Err(changed("no line begins here"));
             }
         }
@@ -335,7 +337,7 @@ impl<F: TextFormat> Cursor for TextCursor<F> {
             self.window.pass_over(*begin)?;
         }
         self.due = packing.is_none().then_some(place[1]);
-        self.position = Position { number: position, line: first.then_some(*line), taken: 0 };
+        self.position = TextPosition { number: position, line: first.then_some(*line), taken: 0 };
         Ok(())
     }
 }

@@ -29,7 +29,8 @@ const MEMBER: [u8; 2] = [0x1f, 0x8b];
 /// The error for bytes that begin none.
 const NO_MEMBER: &str = "not 1f 8b";
 
-/// The longest window that zstd has in its own tools (`--long=31`). Its memory is touched as far as it is used.
+/// The longest window that zstd has in its own tools (`--long=31`). Its memory is touched as far as it is
+/// used.
 const WINDOW_LOG_MAX: u32 = 31;
 
 /// How a file is compressed.
@@ -64,7 +65,8 @@ impl Packing {
         }
     }
 
-    /// Tells how an open file is compressed: by its first bytes, or by its name, whose stream is then damaged.
+    /// Tells how an open file is compressed: by its first bytes, or by its name, whose stream is then
+    /// damaged.
     ///
     /// # Errors
     ///
@@ -75,7 +77,8 @@ impl Packing {
         Ok(Packing::of(head).or_else(|| Packing::by_name(file.path())))
     }
 
-    /// The name of what is unpacked, without the compression's: `a.jsonl` of `a.jsonl.gz`, `a.tar` of `a.tgz`.
+    /// The name of what is unpacked, without the compression's: `a.jsonl` of `a.jsonl.gz`, `a.tar` of
+    /// `a.tgz`.
     #[must_use]
     pub fn inner_name(path: &Path) -> std::path::PathBuf {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
@@ -100,14 +103,14 @@ impl Packing {
 pub struct Unpacked {
     file: Arc<DataFile>,
     packing: Packing,
-    decoder: Decoder,
+    decoder: StreamDecoder,
     failed: Option<FormatError>,
 }
 
-enum Decoder {
+enum StreamDecoder {
     /// Of the member that is being read.
-    Gzip(GzDecoder<Counted>),
-    Zstd(ZstdDecoder<'static, Counted>),
+    Gzip(GzDecoder<CountedReader>),
+    Zstd(ZstdDecoder<'static, CountedReader>),
 }
 
 impl fmt::Debug for Unpacked {
@@ -131,13 +134,13 @@ impl Unpacked {
             return Err(FormatError::damaged(file.path(), what));
         }
         let counted =
-            Counted { inner: BufReader::with_capacity(1 << 16, file.reader()), at: 0, failed: None };
+            CountedReader { inner: BufReader::with_capacity(1 << 16, file.reader()), at: 0, failed: None };
         let decoder = match packing {
-            Packing::Gzip => Decoder::Gzip(GzDecoder::new(counted)),
+            Packing::Gzip => StreamDecoder::Gzip(GzDecoder::new(counted)),
             Packing::Zstd => ZstdDecoder::with_buffer(counted)
                 .and_then(|mut decoder| {
                     decoder.window_log_max(WINDOW_LOG_MAX)?;
-                    Ok(Decoder::Zstd(decoder))
+                    Ok(StreamDecoder::Zstd(decoder))
                 })
                 .map_err(|error| FormatError::io(file.path(), "prepare to unpack it", error))?,
         };
@@ -156,7 +159,7 @@ impl Unpacked {
         }
         loop {
             let result = match &mut self.decoder {
-                Decoder::Gzip(decoder) => match decoder.read(buffer) {
+                StreamDecoder::Gzip(decoder) => match decoder.read(buffer) {
                     Ok(0) if !buffer.is_empty() => match next_member(decoder, &self.file) {
                         Ok(true) => continue,
                         Ok(false) => Ok(0),
@@ -164,7 +167,7 @@ impl Unpacked {
                     },
                     result => result,
                 },
-                Decoder::Zstd(decoder) => decoder.read(buffer),
+                StreamDecoder::Zstd(decoder) => decoder.read(buffer),
             };
             match result {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -199,8 +202,8 @@ impl Unpacked {
 
     fn fail(&mut self, error: &io::Error) -> FormatError {
         let counted = match &mut self.decoder {
-            Decoder::Gzip(decoder) => decoder.get_mut(),
-            Decoder::Zstd(decoder) => decoder.get_mut(),
+            StreamDecoder::Gzip(decoder) => decoder.get_mut(),
+            StreamDecoder::Zstd(decoder) => decoder.get_mut(),
         };
         let (at, path) = (counted.at, self.file.path());
         let failure = match counted.failed.take() {
@@ -215,7 +218,7 @@ impl Unpacked {
 }
 
 /// Goes on to the next member of a gzip file; false at the end.
-fn next_member(decoder: &mut GzDecoder<Counted>, file: &Arc<DataFile>) -> io::Result<bool> {
+fn next_member(decoder: &mut GzDecoder<CountedReader>, file: &Arc<DataFile>) -> io::Result<bool> {
     let is_member = match *decoder.get_mut().fill_buf()? {
         [] => return Ok(false),
         [first] => first == MEMBER[0],
@@ -225,7 +228,7 @@ fn next_member(decoder: &mut GzDecoder<Counted>, file: &Arc<DataFile>) -> io::Re
         return Err(io::Error::new(io::ErrorKind::InvalidInput, NO_MEMBER));
     }
     // The decoder is reset by another reader alone.
-    let reader = std::mem::replace(decoder.get_mut(), Counted::new(file, 0));
+    let reader = std::mem::replace(decoder.get_mut(), CountedReader::new(file, 0));
     decoder.reset(reader);
     Ok(true)
 }
@@ -247,13 +250,14 @@ fn what_is_wrong(packing: Packing, at: u64, bytes: u64, error: &io::Error) -> St
         format!("it does not begin as a {name} stream does ({error})")
     } else if no_beginning {
         format!(
-            "bytes stand behind the end of the {name} stream that begin no {} ({error}); remove them, or copy \
-             the file again",
+            "bytes stand behind the end of the {name} stream that begin no {} ({error}); remove them, or \
+             copy the file again",
             if packing == Packing::Gzip { "member" } else { "frame" }
         )
     } else if error.contains("too much memory") {
         format!(
-            "the {name} stream wants a window of more than 2 GiB ({error}); compress it with --long=31 or less"
+            "the {name} stream wants a window of more than 2 GiB ({error}); compress it with --long=31 or \
+            less"
         )
     } else {
         format!("the {name} stream is damaged ({error}); copy it again from where it came")
@@ -261,15 +265,15 @@ fn what_is_wrong(packing: Packing, at: u64, bytes: u64, error: &io::Error) -> St
 }
 
 /// Counts the bytes that the decoder has taken, and keeps the system's error apart from the decoder's.
-struct Counted {
+struct CountedReader {
     inner: BufReader<FileReader>,
     at: u64,
     failed: Option<io::Error>,
 }
 
-impl Counted {
+impl CountedReader {
     fn new(file: &Arc<DataFile>, capacity: usize) -> Self {
-        Counted { inner: BufReader::with_capacity(capacity, file.reader()), at: 0, failed: None }
+        CountedReader { inner: BufReader::with_capacity(capacity, file.reader()), at: 0, failed: None }
     }
 
     fn note<T>(failed: &mut Option<io::Error>, result: io::Result<T>) -> io::Result<T> {
@@ -283,7 +287,7 @@ impl Counted {
     }
 }
 
-impl Read for Counted {
+impl Read for CountedReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = Self::note(&mut self.failed, self.inner.read(buffer))?;
         self.at = self.at.saturating_add(read as u64);
@@ -291,9 +295,9 @@ impl Read for Counted {
     }
 }
 
-impl BufRead for Counted {
+impl BufRead for CountedReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        let Counted { inner, failed, .. } = self;
+        let CountedReader { inner, failed, .. } = self;
         Self::note(failed, inner.fill_buf())
     }
 

@@ -11,7 +11,8 @@ use crate::{DataFile, FormatError, Lent};
 /// How many bytes are read at a time.
 const STEP: usize = 1 << 16;
 
-/// A file's bytes from a position on, as far as they are at hand. A plain file that is mapped has all of them.
+/// A file's bytes from a position on, as far as they are at hand. A plain file that is mapped has all of
+/// them.
 #[derive(Debug)]
 pub(crate) struct Window {
     file: Arc<DataFile>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use percolator_files::{input_file, shown};
 
-use super::walk::{Kept, Walk};
+use super::walk::{TarKept, TarWalk};
 use crate::unpack::Packing;
 use crate::{DataFile, FormatError, Options, Place};
 
@@ -94,9 +94,9 @@ fn head_of(line: &[u8]) -> Option<(bool, u64)> {
 
 /// The runs of one key in a tar.
 fn samples_of(file: &Arc<DataFile>) -> Result<Vec<DaliSample>, FormatError> {
-    let mut walk = Walk::new(file, None)?;
+    let mut walk = TarWalk::new(file, None)?;
     let mut samples: Vec<DaliSample> = Vec::new();
-    while let Some(Kept { start, data, end, .. }) = walk.first()? {
+    while let Some(TarKept { start, data, end, .. }) = walk.first()? {
         let bytes = end.saturating_sub(data);
         let member =
             DaliMember { field: walk.field().to_owned(), offset: data, bytes, name: walk.name().to_owned() };

@@ -5,16 +5,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::names::Names;
-use super::walk::{Kept, Walk};
-use super::{Pieces, TarGrammar, TarShard};
+use super::names::TarNames;
+use super::walk::{TarKept, TarWalk};
+use super::{TarGrammar, TarPieces, TarShard};
 use crate::{Cursor, FormatError, Grammar, Key, Place, Record, Seeks, Shard};
 
 /// A tar whose members were sorted into records, in the order of the records' first members.
 #[derive(Debug)]
 pub(super) struct GroupedTarShard {
     tar: TarShard,
-    records: Vec<(Box<[u8]>, Pieces)>,
+    records: Vec<(Box<[u8]>, TarPieces)>,
 }
 
 impl GroupedTarShard {
@@ -25,9 +25,9 @@ impl GroupedTarShard {
             let what = "group=shard needs members in any order, and it is compressed as a whole; unpack it";
             return Err(FormatError::refused(path, what));
         }
-        let mut walk = Walk::new(&tar.file, None)?;
-        let (mut keys, mut names) = (Names::default(), Names::default());
-        let mut records: Vec<(Box<[u8]>, Pieces)> = Vec::new();
+        let mut walk = TarWalk::new(&tar.file, None)?;
+        let (mut keys, mut names) = (TarNames::default(), TarNames::default());
+        let mut records: Vec<(Box<[u8]>, TarPieces)> = Vec::new();
         let mut name = Vec::new();
         while let Some(member) = walk.first()? {
             let next = records.len() as u64;
@@ -37,14 +37,15 @@ impl GroupedTarShard {
             name.extend_from_slice(walk.field().as_bytes());
             if let Some(before) = names.add(&name, member.start) {
                 let what = format!(
-                    "the member {} is the second one of its record with the field {:?}, after that at byte {before}",
+                    "the member {} is the second one of its record with the field {:?}, after that at byte \
+                    {before}",
                     walk.shown_name(),
                     walk.field()
                 );
                 return Err(FormatError::damaged(path, what).record(record).byte(member.start));
             }
             if record == next {
-                records.push((walk.key().into(), Pieces::Several(Vec::new())));
+                records.push((walk.key().into(), TarPieces::Several(Vec::new())));
             }
             let is_wanted = fields.is_none_or(|fields| fields.iter().any(|field| field == walk.field()));
             if let (true, Some((_, pieces))) =
@@ -63,15 +64,15 @@ impl GroupedTarShard {
     }
 }
 
-impl Pieces {
+impl TarPieces {
     /// Adds a member with its padding, as far as the file has it.
-    fn add(&mut self, member: Kept, file_bytes: u64) {
+    fn add(&mut self, member: TarKept, file_bytes: u64) {
         let (start, end) = (member.start, member.next.min(file_bytes));
         match self {
-            Pieces::One(_, last) if *last == start => *last = end,
-            Pieces::One(first, last) => *self = Pieces::Several(vec![(*first, *last), (start, end)]),
-            Pieces::Several(pieces) if pieces.is_empty() => *self = Pieces::One(start, end),
-            Pieces::Several(pieces) => match pieces.last_mut() {
+            TarPieces::One(_, last) if *last == start => *last = end,
+            TarPieces::One(first, last) => *self = TarPieces::Several(vec![(*first, *last), (start, end)]),
+            TarPieces::Several(pieces) if pieces.is_empty() => *self = TarPieces::One(start, end),
+            TarPieces::Several(pieces) => match pieces.last_mut() {
                 Some((_, last)) if *last == start => *last = end,
                 _ => pieces.push((start, end)),
             },

@@ -14,7 +14,7 @@ const EXTENDED_MAX: u64 = 16 << 20;
 
 /// What stands where a header is expected.
 #[derive(Debug)]
-pub(super) enum Step<'a> {
+pub(super) enum TarStep<'a> {
     /// It can be told when this many bytes are at hand.
     More(usize),
     /// A block of zeros.
@@ -22,23 +22,23 @@ pub(super) enum Step<'a> {
     /// A global header of this many bytes, which says nothing that matters here.
     Global(usize),
     /// A member.
-    Member(Member<'a>),
+    Member(TarMember<'a>),
 }
 
 /// A member of a tar, with the extended headers before its own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Member<'a> {
+pub(super) struct TarMember<'a> {
     /// The bytes of its headers, after which its data follow.
     pub(super) headers: usize,
     /// The bytes of its data.
     pub(super) size: u64,
-    pub(super) kind: Kind,
-    pub(super) name: Name<'a>,
+    pub(super) kind: TarKind,
+    pub(super) name: TarName<'a>,
 }
 
 /// What a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TarKind {
     File,
     HardLink,
     SymbolicLink,
@@ -49,7 +49,7 @@ pub(super) enum Kind {
 
 /// A member's name: with a prefix, if there is one, before a slash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Name<'a> {
+pub(super) struct TarName<'a> {
     prefix: &'a [u8],
     name: &'a [u8],
 }
@@ -73,9 +73,9 @@ impl TarFault {
     }
 }
 
-impl<'a> Name<'a> {
+impl<'a> TarName<'a> {
     fn plain(name: &'a [u8]) -> Self {
-        Name { prefix: b"", name }
+        TarName { prefix: b"", name }
     }
 
     /// Writes the whole name.
@@ -97,8 +97,8 @@ impl<'a> Name<'a> {
     /// The field of a record, not yet in lower case, and the length of the record's key, with which the whole
     /// name begins. `None` for names that WebDataset passes over.
     ///
-    /// WebDataset splits by `^((?:.*/|)[^.]+)[.]([^/]*)$`, so `a/.b` is the field `b` of `a/`, and passes over
-    /// `__x__/...`.
+    /// WebDataset splits by `^((?:.*/|)[^.]+)[.]([^/]*)$`, so `a/.b` is the field `b` of `a/`, and passes
+    /// over `__x__/...`.
     pub(super) fn split(&self) -> Option<(usize, &'a [u8])> {
         let prefix = if self.prefix.is_empty() { 0 } else { self.prefix.len().checked_add(1)? };
         let last = memchr::memrchr(b'/', self.name).map_or(0, |slash| slash.saturating_add(1));
@@ -152,24 +152,24 @@ pub(super) fn padded(bytes: u64) -> Option<u64> {
 }
 
 /// Tells what the bytes begin with.
-pub(super) fn step(bytes: &[u8]) -> Result<Step<'_>, TarFault> {
+pub(super) fn step(bytes: &[u8]) -> Result<TarStep<'_>, TarFault> {
     let mut at = 0_usize;
-    let mut before = Extended::default();
+    let mut before = TarExtended::default();
     loop {
         let header = at.saturating_add(BLOCK);
         let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) else {
-            return Ok(Step::More(header));
+            return Ok(TarStep::More(header));
         };
         if block == &[0; BLOCK] {
             return match at {
-                0 => Ok(Step::Zeros),
+                0 => Ok(TarStep::Zeros),
                 at => Err(TarFault::damaged(at, "an extended header stands here, and no member follows it")),
             };
         }
         let kind = kind(block);
         check_sum(block, at)?;
         if !b"xXgLK".contains(&kind) {
-            return before.member(block, at).map(Step::Member);
+            return before.member(block, at).map(TarStep::Member);
         }
         let size = number(field(block, 124, 12), at, "the size of an extended header")?;
         if size > EXTENDED_MAX {
@@ -180,13 +180,13 @@ pub(super) fn step(bytes: &[u8]) -> Result<Step<'_>, TarFault> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let end = header.saturating_add(size.next_multiple_of(BLOCK));
         if bytes.len() < end {
-            return Ok(Step::More(end));
+            return Ok(TarStep::More(end));
         }
         let data = bytes.get(header..header.saturating_add(size)).unwrap_or_default();
         if kind == b'g' {
             global(data, header)?;
             return match at {
-                0 => Ok(Step::Global(end)),
+                0 => Ok(TarStep::Global(end)),
                 _ => Err(TarFault::refused(at, "a global header stands between the headers of one member")),
             };
         }
@@ -197,7 +197,7 @@ pub(super) fn step(bytes: &[u8]) -> Result<Step<'_>, TarFault> {
 
 /// Extended headers before a member's own.
 #[derive(Default)]
-struct Extended<'a> {
+struct TarExtended<'a> {
     /// The types that were there: 1 is `x`, 2 is `L`, 4 is `K`.
     seen: u8,
     long: Option<&'a [u8]>,
@@ -207,7 +207,7 @@ struct Extended<'a> {
     sparse_name: Option<&'a [u8]>,
 }
 
-impl<'a> Extended<'a> {
+impl<'a> TarExtended<'a> {
     fn read(&mut self, kind: u8, data: &'a [u8], at: usize) -> Result<(), TarFault> {
         let bit = match kind {
             b'L' => 2,
@@ -247,9 +247,9 @@ impl<'a> Extended<'a> {
     }
 
     /// The member whose own header this is.
-    fn member(&self, block: &'a [u8; BLOCK], at: usize) -> Result<Member<'a>, TarFault> {
+    fn member(&self, block: &'a [u8; BLOCK], at: usize) -> Result<TarMember<'a>, TarFault> {
         let long = self.sparse_name.or(self.path).or(self.long);
-        let name = long.map_or_else(|| own_name(block), Name::plain);
+        let name = long.map_or_else(|| own_name(block), TarName::plain);
         let kind = kind(block);
         let sparse = match (kind, self.sparse) {
             (_, Some(key)) => Some(format!("PAX, {}", shown::bytes(key))),
@@ -258,7 +258,8 @@ impl<'a> Extended<'a> {
         };
         if let Some(sparse) = sparse {
             let what = format!(
-                "the member {} is sparse ({sparse}), and holes are not filled; pack it again without --sparse",
+                "the member {} is sparse ({sparse}), and holes are not filled; pack it again without \
+                --sparse",
                 name.shown()
             );
             return Err(TarFault::refused(at, what));
@@ -269,33 +270,33 @@ impl<'a> Extended<'a> {
         }
         let is_folder = kind == 0 && name.name.ends_with(b"/");
         let kind = match kind {
-            _ if is_folder => Kind::Directory,
-            0 | b'0' | b'7' => Kind::File,
-            b'1' => Kind::HardLink,
-            b'2' => Kind::SymbolicLink,
-            b'5' => Kind::Directory,
-            b'3' | b'4' | b'6' => Kind::Device,
-            _ => Kind::Other,
+            _ if is_folder => TarKind::Directory,
+            0 | b'0' | b'7' => TarKind::File,
+            b'1' => TarKind::HardLink,
+            b'2' => TarKind::SymbolicLink,
+            b'5' => TarKind::Directory,
+            b'3' | b'4' | b'6' => TarKind::Device,
+            _ => TarKind::Other,
         };
         // Of the other kinds the header's size is none of data, whatever it says.
         let size = match (kind, self.size) {
-            (Kind::File | Kind::Other, Some(size)) => size,
-            (Kind::File | Kind::Other, None) => {
+            (TarKind::File | TarKind::Other, Some(size)) => size,
+            (TarKind::File | TarKind::Other, None) => {
                 let what = format!("the size of the member {}", name.shown());
                 number(field(block, 124, 12), at, &what)?
             }
             _ => 0,
         };
-        Ok(Member { headers: at.saturating_add(BLOCK), size, kind, name })
+        Ok(TarMember { headers: at.saturating_add(BLOCK), size, kind, name })
     }
 }
 
 /// The name that a member's own header has.
-fn own_name(block: &[u8; BLOCK]) -> Name<'_> {
+fn own_name(block: &[u8; BLOCK]) -> TarName<'_> {
     let name = text(field(block, 0, 100));
     let is_ustar = field(block, 257, 6) == b"ustar\0";
     let prefix = if is_ustar { text(field(block, 345, 155)) } else { b"" };
-    Name { prefix, name }
+    TarName { prefix, name }
 }
 
 fn kind(block: &[u8; BLOCK]) -> u8 {
@@ -313,7 +314,7 @@ fn text(bytes: &[u8]) -> &[u8] {
 
 fn check_sum(block: &[u8; BLOCK], at: usize) -> Result<(), TarFault> {
     let stated = number(field(block, 148, 8), at, "a header's checksum")?;
-    let spaces = 8 * i64::from(b' ');
+    let spaces = i64::from(b' ').saturating_mul(8);
     let own = field(block, 148, 8);
     let sum = |of: fn(&u8) -> i64| {
         let all: i64 = block.iter().map(of).sum();
@@ -325,8 +326,8 @@ fn check_sum(block: &[u8; BLOCK], at: usize) -> Result<(), TarFault> {
         return Ok(());
     }
     let what = format!(
-        "a header's checksum does not match: it states {stated}, and its bytes have {}; the tar is damaged from \
-         here on, or the size of the member before is wrong",
+        "a header's checksum does not match: it states {stated}, and its bytes have {}; the tar is damaged \
+         from here on, or the size of the member before is wrong",
         sums.first().copied().unwrap_or_default()
     );
     Err(TarFault::damaged(at, what))
@@ -384,8 +385,8 @@ fn pax<'a>(
         });
         let Some((key, value, after)) = parsed else {
             let what = format!(
-                "a PAX record is malformed: {} of {} bytes in its header; \"LENGTH key=value\" and a line feed \
-                 are expected, the length counting itself",
+                "a PAX record is malformed: {} of {} bytes in its header; \"LENGTH key=value\" and a line \
+                 feed are expected, the length counting itself",
                 shown::quoted(rest.get(..rest.len().min(40)).unwrap_or_default()),
                 rest.len()
             );
@@ -414,14 +415,15 @@ fn global(data: &[u8], at: usize) -> Result<(), TarFault> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "nothing hostile is read")]
 mod tests {
     use super::*;
 
     fn split(name: &str) -> Option<(&str, &str)> {
-        let whole = Name::plain(name.as_bytes()).split();
+        let whole = TarName::plain(name.as_bytes()).split();
         // The same, whatever part of it is a prefix.
         for (slash, _) in name.match_indices('/') {
-            let parts = Name { prefix: &name.as_bytes()[..slash], name: &name.as_bytes()[slash + 1..] };
+            let parts = TarName { prefix: &name.as_bytes()[..slash], name: &name.as_bytes()[slash + 1..] };
             assert!(slash == 0 || parts.split() == whole, "{name} at {slash}");
         }
         whole.map(|(key, field)| (&name[..key], std::str::from_utf8(field).unwrap()))

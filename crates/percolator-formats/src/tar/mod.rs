@@ -4,8 +4,8 @@
 //! field. A record is lent as the piece of the tar from its first member's header on. What WebDataset passes
 //! over is passed over, and said in a warning: links, and names without a key or a field.
 //!
-//! A key that comes back after others is an error, unless the setting `group` says otherwise: `run` takes each
-//! run for a record, as WebDataset does; `shard` makes one record of all members with one key.
+//! A key that comes back after others is an error, unless the setting `group` says otherwise: `run` takes
+//! each run for a record, as WebDataset does; `shard` makes one record of all members with one key.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use percolator_files::shown;
 
 use self::grouped::GroupedTarShard;
-use self::header::{BLOCK, Kind, Step, is_lower_of, lower, padded, step};
-use self::names::Names;
-use self::walk::Walk;
+use self::header::{BLOCK, TarKind, TarStep, is_lower_of, lower, padded, step};
+use self::names::TarNames;
+use self::walk::TarWalk;
 use crate::known_settings::KnownSettings;
 use crate::unpack::{IN_ORDER, Packing};
 use crate::{
@@ -38,14 +38,14 @@ pub use self::dali::{DaliMember, DaliSample, dali_index};
 ///
 /// # Errors
 ///
-/// [`FormatError`] if a file cannot be opened, a setting is unknown, or records are to be grouped and a header
-/// is damaged.
+/// [`FormatError`] if a file cannot be opened, a setting is unknown, or records are to be grouped and a
+/// header is damaged.
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
     let settings = KnownSettings::of(path, "tar", options, &["group"])?;
     let group = match settings.get("group") {
-        None => Group::Once,
-        Some("run") => Group::Run,
-        Some("shard") => Group::Shard,
+        None => TarGroup::Once,
+        Some("run") => TarGroup::Run,
+        Some("shard") => TarGroup::Shard,
         Some(other) => return Err(settings.refuse("group", other, "run or shard")),
     };
     if !path.is_dir() {
@@ -69,7 +69,7 @@ pub fn is(path: &Path, head: &[u8]) -> bool {
             // Old tars have nothing but the checksum to be told by.
             matches!(
                 step(block),
-                Ok(Step::Member(_) | Step::More(_)) | Err(header::TarFault { refused: true, .. })
+                Ok(TarStep::Member(_) | TarStep::More(_)) | Err(header::TarFault { refused: true, .. })
             ) || is_named_tar(path)
         }
         _ => is_named_tar(path),
@@ -93,20 +93,20 @@ fn tars_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn open_file(path: &Path, options: &Options, group: Group) -> Result<Arc<dyn Shard>, FormatError> {
+fn open_file(path: &Path, options: &Options, group: TarGroup) -> Result<Arc<dyn Shard>, FormatError> {
     let file = Arc::new(DataFile::open(path, options.access)?);
     let packing = Packing::of_file(&file)?;
     let shard =
-        TarShard { file, packing, may_come_back: group == Group::Run, warned: AtomicBool::new(false) };
+        TarShard { file, packing, may_come_back: group == TarGroup::Run, warned: AtomicBool::new(false) };
     match group {
-        Group::Once | Group::Run => Ok(Arc::new(shard)),
-        Group::Shard => Ok(Arc::new(GroupedTarShard::new(shard, options.parts.as_deref())?)),
+        TarGroup::Once | TarGroup::Run => Ok(Arc::new(shard)),
+        TarGroup::Shard => Ok(Arc::new(GroupedTarShard::new(shard, options.parts.as_deref())?)),
     }
 }
 
 /// Which members are one record.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Group {
+enum TarGroup {
     /// A run of one key, which does not come back.
     Once,
     /// A run of one key.
@@ -128,7 +128,7 @@ struct TarShard {
 
 impl TarShard {
     /// Says once what a pass to the end has passed over.
-    fn warn(&self, walk: &Walk) {
+    fn warn(&self, walk: &TarWalk) {
         if let Some(said) = walk.passed.said()
             && !self.warned.swap(true, Ordering::Relaxed)
         {
@@ -159,14 +159,14 @@ impl Shard for TarShard {
 
     fn cursor(self: Arc<Self>) -> Result<Box<dyn Cursor>, FormatError> {
         Ok(Box::new(TarCursor {
-            walk: Walk::new(&self.file, self.packing)?,
+            walk: TarWalk::new(&self.file, self.packing)?,
             shard: self,
             begin: 0,
             number: 0,
             due: None,
             key: Vec::new(),
-            keys: Names::default(),
-            fields: Names::default(),
+            keys: TarNames::default(),
+            fields: TarNames::default(),
             buffer: Vec::new(),
             ended: None,
         }))
@@ -176,7 +176,7 @@ impl Shard for TarShard {
 /// Reads a tar run by run.
 struct TarCursor {
     shard: Arc<TarShard>,
-    walk: Walk,
+    walk: TarWalk,
     /// Where the search for the next record begins: at its first header, or at what is passed over before.
     begin: u64,
     number: u64,
@@ -184,9 +184,9 @@ struct TarCursor {
     due: Option<u64>,
     key: Vec<u8>,
     /// The keys since the last seek, with the places of their records.
-    keys: Names,
+    keys: TarNames,
     /// The fields of the record, with the places of their members.
-    fields: Names,
+    fields: TarNames,
     buffer: Vec<u8>,
     /// The end, or an error, after which a stream cannot be read again.
     ended: Option<Result<(), FormatError>>,
@@ -230,7 +230,8 @@ impl TarCursor {
         loop {
             if let Some(before) = self.fields.add(self.walk.field().as_bytes(), last.start) {
                 let what = format!(
-                    "the member {} is the second one of its record with the field {:?}, after that at byte {before}",
+                    "the member {} is the second one of its record with the field {:?}, after that at byte \
+                    {before}",
                     self.walk.shown_name(),
                     self.walk.field()
                 );
@@ -270,9 +271,9 @@ impl TarCursor {
 
     fn comes_back(&self, before: u64, at: u64) -> FormatError {
         let what = format!(
-            "the key {} comes back after others: its members lie at byte {before} and at byte {at}. Pack the tar \
-             with its members sorted by name, or set group=shard for one record of all of them, or group=run \
-             for a record of each run",
+            "the key {} comes back after others: its members lie at byte {before} and at byte {at}. Pack the \
+             tar with its members sorted by name, or set group=shard for one record of all of them, or \
+             group=run for a record of each run",
             shown::bytes(&self.key)
         );
         self.damaged(what, at)
@@ -310,7 +311,7 @@ impl Cursor for TarCursor {
             self.due = None;
         } else {
             let is_inside = place[0].checked_add(place[1]).is_some_and(|end| end <= file.bytes());
-            if !is_inside || place[0] % BLOCK as u64 != 0 || place[1] < BLOCK as u64 {
+            if !is_inside || !place[0].is_multiple_of(BLOCK as u64) || place[1] < BLOCK as u64 {
                 let what = "no record is here: the file has changed";
                 return Err(FormatError::damaged(file.path(), what).record(position).byte(place[0]));
             }
@@ -324,23 +325,26 @@ impl Cursor for TarCursor {
     }
 }
 
+/// A member's field, not yet in lower case, and its data.
+type TarEntry<'a> = (&'a [u8], &'a [u8]);
+
 /// Finds the members in a piece of a tar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TarGrammar;
 
 impl TarGrammar {
     /// Takes the next member that is a part off the front: its field and its data.
-    fn take<'a>(rest: &mut &'a [u8]) -> Result<Option<(&'a [u8], &'a [u8])>, Fault> {
+    fn take<'a>(rest: &mut &'a [u8]) -> Result<Option<TarEntry<'a>>, Fault> {
         while !rest.is_empty() {
             let cut = || Fault::new("a piece of a tar is cut");
             let member = match step(rest).map_err(|fault| Fault::new(fault.what))? {
-                Step::Global(bytes) => {
+                TarStep::Global(bytes) => {
                     *rest = rest.get(bytes..).ok_or_else(cut)?;
                     continue;
                 }
-                Step::Member(member) => member,
-                Step::More(_) => return Err(cut()),
-                Step::Zeros => return Err(Fault::new("zeros stand where a header is expected")),
+                TarStep::Member(member) => member,
+                TarStep::More(_) => return Err(cut()),
+                TarStep::Zeros => return Err(Fault::new("zeros stand where a header is expected")),
             };
             let data = rest.get(member.headers..).ok_or_else(cut)?;
             let size = usize::try_from(member.size).map_err(|_| cut())?;
@@ -348,7 +352,7 @@ impl TarGrammar {
             // The last member's padding may be missing.
             *rest = data.get(padded..).unwrap_or_default();
             let data = data.get(..size).ok_or_else(cut)?;
-            if let (Kind::File, Some((_, field))) = (member.kind, member.name.split()) {
+            if let (TarKind::File, Some((_, field))) = (member.kind, member.name.split()) {
                 return Ok(Some((field, data)));
             }
         }
@@ -391,20 +395,20 @@ impl Grammar for TarGrammar {
 
 /// Where the members of one key lie: lent as one piece if they lie in one.
 #[derive(Debug)]
-enum Pieces {
+enum TarPieces {
     One(u64, u64),
     Several(Vec<(u64, u64)>),
 }
 
-impl Pieces {
+impl TarPieces {
     fn lend<'a>(
         &self,
         file: &'a DataFile,
         [packed, piece]: [&'a mut Vec<u8>; 2],
     ) -> Result<Lent<'a>, FormatError> {
         match self {
-            Pieces::One(start, end) => file.lend(*start..*end, packed),
-            Pieces::Several(pieces) => {
+            TarPieces::One(start, end) => file.lend(*start..*end, packed),
+            TarPieces::Several(pieces) => {
                 packed.clear();
                 for (start, end) in pieces {
                     packed.extend_from_slice(file.read(*start..*end, piece)?);

@@ -12,14 +12,14 @@ const KEPT_MAX: usize = 1024;
 
 /// Names and a number for each. Adding one allocates only as the whole grows.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct TarNames {
     bytes: Vec<u8>,
     /// By the name's hash, or the next number that is free.
     table: HashMap<u64, (Range<usize>, u64)>,
     hasher: RandomState,
 }
 
-impl Names {
+impl TarNames {
     /// Adds a name with its number, or returns the number that it has.
     pub(super) fn add(&mut self, name: &[u8], number: u64) -> Option<u64> {
         let mut hash = self.hasher.hash_one(name);
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_name_has_the_number_that_it_was_added_with() {
-        let mut names = Names::default();
+        let mut names = TarNames::default();
         for round in 0..2 {
             for number in 0..3000_u64 {
                 assert_eq!(names.add(&number.to_le_bytes()[..3], number + round), None);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use percolator_files::shown;
 
-use super::header::{BLOCK, Kind, Step, TarFault, padded, step, write_lower};
+use super::header::{BLOCK, TarFault, TarKind, TarStep, padded, step, write_lower};
 use crate::unpack::Packing;
 use crate::window::Window;
 use crate::{DataFile, FormatError};
@@ -15,9 +15,12 @@ use crate::{DataFile, FormatError};
 /// How much is looked at at a time behind the end mark.
 const PIECE: u64 = 1 << 16;
 
+/// The blocks of zeros that end a tar.
+const MARK: u64 = 2 * BLOCK as u64;
+
 /// A member that is part of a record. Its names are in the [`Walk`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(super) struct TarKept {
     /// Where its first header is.
     pub(super) start: u64,
     /// Where its data are.
@@ -30,52 +33,52 @@ pub(super) struct Kept {
 
 /// Goes from header to header. It touches data only where a stream must be unpacked to pass over them.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct TarWalk {
     file: Arc<DataFile>,
-    source: Source,
+    source: TarSource,
     /// Where the next header is.
     at: u64,
     name: Vec<u8>,
     key_bytes: usize,
     field: String,
-    pub(super) passed: PassedOver,
+    pub(super) passed: TarPassed,
 }
 
 #[derive(Debug)]
-enum Source {
+enum TarSource {
     Plain(Vec<u8>),
     Packed(Box<Window>),
 }
 
 /// A member as it stands in the tar, without its name.
-struct Found {
+struct TarFound {
     headers: u64,
     size: u64,
-    kind: Kind,
+    kind: TarKind,
     is_kept: bool,
 }
 
 /// What comes next.
-enum Next {
+enum TarNext {
     Zeros,
     Global(u64),
-    Member(Found),
+    Member(TarFound),
 }
 
-impl Walk {
+impl TarWalk {
     pub(super) fn new(file: &Arc<DataFile>, packing: Option<Packing>) -> Result<Self, FormatError> {
         let source = match packing {
-            None => Source::Plain(Vec::new()),
-            Some(packing) => Source::Packed(Box::new(Window::new(file, Some(packing))?)),
+            None => TarSource::Plain(Vec::new()),
+            Some(packing) => TarSource::Packed(Box::new(Window::new(file, Some(packing))?)),
         };
-        Ok(Walk {
+        Ok(TarWalk {
             file: Arc::clone(file),
             source,
             at: 0,
             name: Vec::new(),
             key_bytes: 0,
             field: String::new(),
-            passed: PassedOver::default(),
+            passed: TarPassed::default(),
         })
     }
 
@@ -106,41 +109,41 @@ impl Walk {
     /// Goes back to the first header.
     pub(super) fn restart(&mut self) -> Result<(), FormatError> {
         self.at = 0;
-        self.passed = PassedOver::default();
+        self.passed = TarPassed::default();
         match &mut self.source {
-            Source::Plain(_) => Ok(()),
-            Source::Packed(window) => window.seek(0, BLOCK),
+            TarSource::Plain(_) => Ok(()),
+            TarSource::Packed(window) => window.seek(0, BLOCK),
         }
     }
 
     /// The unpacked bytes, if this is a stream.
     pub(super) fn window(&self) -> Option<&Window> {
         match &self.source {
-            Source::Plain(_) => None,
-            Source::Packed(window) => Some(window),
+            TarSource::Plain(_) => None,
+            TarSource::Packed(window) => Some(window),
         }
     }
 
     /// Forgets the unpacked bytes before a position.
     pub(super) fn forget(&mut self, before: u64) {
-        if let Source::Packed(window) = &mut self.source {
+        if let TarSource::Packed(window) = &mut self.source {
             let bytes = before.saturating_sub(window.at()).min(window.bytes().len() as u64);
             window.consume(usize::try_from(bytes).unwrap_or_default());
         }
     }
 
     /// Goes to the next member that is part of a record; `None` at the end, whose mark it has verified.
-    pub(super) fn first(&mut self) -> Result<Option<Kept>, FormatError> {
+    pub(super) fn first(&mut self) -> Result<Option<TarKept>, FormatError> {
         self.kept(None)
     }
 
     /// Goes to the next member of the record with this key; `None` before the next record's, and at the end.
     /// Of a stream, the bytes since the last [`forget`](Self::forget) stay at hand.
-    pub(super) fn next_of(&mut self, key: &[u8]) -> Result<Option<Kept>, FormatError> {
+    pub(super) fn next_of(&mut self, key: &[u8]) -> Result<Option<TarKept>, FormatError> {
         self.kept(Some(key))
     }
 
-    fn kept(&mut self, run: Option<&[u8]>) -> Result<Option<Kept>, FormatError> {
+    fn kept(&mut self, run: Option<&[u8]>) -> Result<Option<TarKept>, FormatError> {
         let hold = run.is_some();
         loop {
             if !hold {
@@ -148,20 +151,20 @@ impl Walk {
             }
             let at = self.at;
             let found = match self.next()? {
-                Next::Zeros if hold => return Ok(None),
-                Next::Zeros => {
+                TarNext::Zeros if hold => return Ok(None),
+                TarNext::Zeros => {
                     self.verify_end()?;
                     return Ok(None);
                 }
-                Next::Global(bytes) => {
+                TarNext::Global(bytes) => {
                     self.at = at.saturating_add(bytes);
                     continue;
                 }
                 // What is wrong with its data is the next record's.
-                Next::Member(found) if found.is_kept && run.is_some_and(|key| key != self.key()) => {
+                TarNext::Member(found) if found.is_kept && run.is_some_and(|key| key != self.key()) => {
                     return Ok(None);
                 }
-                Next::Member(found) => found,
+                TarNext::Member(found) => found,
             };
             let data = at.saturating_add(found.headers);
             let end = data.checked_add(found.size);
@@ -170,7 +173,7 @@ impl Walk {
             self.reach(at, found.size, data, end, hold || found.is_kept)?;
             if found.is_kept {
                 self.at = next;
-                return Ok(Some(Kept { start: at, data, end, next }));
+                return Ok(Some(TarKept { start: at, data, end, next }));
             }
             self.passed.note(at, found.kind, &self.name);
             self.pass_to(next, hold)?;
@@ -180,9 +183,9 @@ impl Walk {
     /// Verifies that a member's data are there, and unpacks them if they are to be held.
     fn reach(&mut self, at: u64, size: u64, data: u64, end: u64, hold: bool) -> Result<(), FormatError> {
         let there = match &mut self.source {
-            Source::Plain(_) => end <= self.file.bytes(),
-            Source::Packed(_) if !hold => true,
-            Source::Packed(window) => {
+            TarSource::Plain(_) => end <= self.file.bytes(),
+            TarSource::Packed(_) if !hold => true,
+            TarSource::Packed(window) => {
                 let wanted = end.saturating_sub(window.at());
                 while (window.bytes().len() as u64) < wanted && window.more()? {}
                 window.bytes().len() as u64 >= wanted
@@ -193,7 +196,7 @@ impl Walk {
 
     /// Passes over a member.
     fn pass_to(&mut self, next: u64, hold: bool) -> Result<(), FormatError> {
-        if let (Source::Packed(window), false) = (&mut self.source, hold) {
+        if let (TarSource::Packed(window), false) = (&mut self.source, hold) {
             let bytes = next.saturating_sub(window.at());
             if window.pass_over(bytes)? < bytes {
                 let what = format!("the tar ends inside the data of the member {}", shown::bytes(&self.name));
@@ -206,8 +209,8 @@ impl Walk {
 
     fn short(&self, at: u64, size: u64, data: u64) -> FormatError {
         let there = match &self.source {
-            Source::Plain(_) => self.file.bytes(),
-            Source::Packed(window) => window.at().saturating_add(window.bytes().len() as u64),
+            TarSource::Plain(_) => self.file.bytes(),
+            TarSource::Packed(window) => window.at().saturating_add(window.bytes().len() as u64),
         };
         let what = format!(
             "the member {} states {size} bytes, and {} are there: the tar is cut, or this header is damaged",
@@ -218,7 +221,7 @@ impl Walk {
     }
 
     /// Reads what stands at the next header's place, and the name if it is a member.
-    fn next(&mut self) -> Result<Next, FormatError> {
+    fn next(&mut self) -> Result<TarNext, FormatError> {
         let mut wanted = BLOCK;
         loop {
             let (bytes, is_all) = self.source.bytes(&self.file, self.at, wanted)?;
@@ -231,25 +234,25 @@ impl Walk {
                 }
             };
             let member = match step(bytes).map_err(error)? {
-                Step::Zeros => return Ok(Next::Zeros),
-                Step::Global(bytes) => return Ok(Next::Global(bytes as u64)),
-                Step::More(bytes) if !is_all => {
+                TarStep::Zeros => return Ok(TarNext::Zeros),
+                TarStep::Global(bytes) => return Ok(TarNext::Global(bytes as u64)),
+                TarStep::More(bytes) if !is_all => {
                     wanted = bytes;
                     continue;
                 }
-                Step::More(_) => {
+                TarStep::More(_) => {
                     let what = if bytes.is_empty() {
-                        "the tar has no end mark (two blocks of zeros): it may be incomplete; copy it again, or \
-                         pack it again"
+                        "the tar has no end mark (two blocks of zeros): it may be incomplete; copy it again, \
+                         or pack it again"
                     } else {
                         "the file ends inside a header: it is cut; copy it again from where it came"
                     };
                     return Err(FormatError::damaged(self.file.path(), what).byte(self.at));
                 }
-                Step::Member(member) => member,
+                TarStep::Member(member) => member,
             };
             member.name.write(&mut self.name);
-            let split = if member.kind == Kind::File { member.name.split() } else { None };
+            let split = if member.kind == TarKind::File { member.name.split() } else { None };
             if let Some((key_bytes, field)) = split {
                 self.key_bytes = key_bytes;
                 if !write_lower(field, &mut self.field) {
@@ -258,7 +261,7 @@ impl Walk {
                     return Err(FormatError::refused(self.file.path(), what).byte(self.at));
                 }
             }
-            return Ok(Next::Member(Found {
+            return Ok(TarNext::Member(TarFound {
                 headers: member.headers as u64,
                 size: member.size,
                 kind: member.kind,
@@ -269,23 +272,22 @@ impl Walk {
 
     /// Verifies that two blocks of zeros end the tar, and that only zeros follow.
     fn verify_end(&mut self) -> Result<(), FormatError> {
-        let mark = 2 * BLOCK as u64;
         let (mut at, path) = (self.at, self.file.path());
         loop {
             let piece = usize::try_from(PIECE).unwrap_or(BLOCK);
             let (bytes, is_all) = self.source.bytes(&self.file, at, piece)?;
             if let Some(data) = bytes.iter().position(|byte| *byte != 0) {
                 let data = at.saturating_add(data as u64);
-                let what = if data < self.at.saturating_add(mark) {
+                let what = if data < self.at.saturating_add(MARK) {
                     format!(
-                        "a lone block of zeros stands at byte {} before more data: the tar is damaged there, or \
-                         was written wrongly; GNU tar reads on with: tar -i",
+                        "a lone block of zeros stands at byte {} before more data: the tar is damaged there, \
+                         or was written wrongly; GNU tar reads on with: tar -i",
                         self.at
                     )
                 } else {
                     format!(
-                        "data follow the end mark at byte {}, as if archives had been joined; most readers stop \
-                         there. GNU tar reads on: unpack it with tar -xif, and pack it again",
+                        "data follow the end mark at byte {}, as if archives had been joined; most readers \
+                         stop there. GNU tar reads on: unpack it with tar -xif, and pack it again",
                         self.at
                     )
                 };
@@ -296,12 +298,12 @@ impl Walk {
                 break;
             }
             // A stream's bytes before the mark are the last record's, which is done.
-            if let Source::Packed(window) = &mut self.source {
+            if let TarSource::Packed(window) = &mut self.source {
                 let held = window.bytes().len();
                 window.consume(held);
             }
         }
-        if at.saturating_sub(self.at) < mark {
+        if at.saturating_sub(self.at) < MARK {
             let what =
                 "the end mark is cut: it has two blocks of zeros, and one is there; copy the tar again";
             return Err(FormatError::damaged(path, what).byte(self.at));
@@ -310,7 +312,7 @@ impl Walk {
     }
 }
 
-impl Source {
+impl TarSource {
     /// At least as many bytes from a position on as are wanted, and whether these are all that there are.
     fn bytes<'a>(
         &'a mut self,
@@ -319,12 +321,12 @@ impl Source {
         wanted: usize,
     ) -> Result<(&'a [u8], bool), FormatError> {
         match self {
-            Source::Plain(buffer) => {
+            TarSource::Plain(buffer) => {
                 let start = at.min(file.bytes());
                 let end = start.saturating_add(wanted as u64).min(file.bytes());
                 Ok((file.read(start..end, buffer)?, end == file.bytes()))
             }
-            Source::Packed(window) => {
+            TarSource::Packed(window) => {
                 let begin = usize::try_from(at.saturating_sub(window.at())).unwrap_or(usize::MAX);
                 let end = begin.saturating_add(wanted);
                 let mut is_all = false;
@@ -340,14 +342,14 @@ impl Source {
 
 /// What was passed over: of each kind the number, and the first name.
 #[derive(Debug, Default)]
-pub(super) struct PassedOver {
-    kinds: Vec<(Kind, u64, String)>,
+pub(super) struct TarPassed {
+    kinds: Vec<(TarKind, u64, String)>,
     /// Up to where they are counted. What follows a record is met twice.
     counted: u64,
 }
 
-impl PassedOver {
-    fn note(&mut self, at: u64, kind: Kind, name: &[u8]) {
+impl TarPassed {
+    fn note(&mut self, at: u64, kind: TarKind, name: &[u8]) {
         if at < self.counted {
             return;
         }
@@ -361,14 +363,14 @@ impl PassedOver {
     /// What to say of it; `None` if nothing but folders was passed over, which have no data.
     pub(super) fn said(&self) -> Option<String> {
         let mut said = String::new();
-        for (kind, count, name) in self.kinds.iter().filter(|(kind, ..)| *kind != Kind::Directory) {
+        for (kind, count, name) in self.kinds.iter().filter(|(kind, ..)| *kind != TarKind::Directory) {
             let what = match kind {
-                Kind::File => "files without a key and a field in their names",
-                Kind::HardLink => "hard links, whose data lie at other names",
-                Kind::SymbolicLink => "symbolic links",
-                Kind::Directory => "folders",
-                Kind::Device => "devices",
-                Kind::Other => "members of other types",
+                TarKind::File => "files without a key and a field in their names",
+                TarKind::HardLink => "hard links, whose data lie at other names",
+                TarKind::SymbolicLink => "symbolic links",
+                TarKind::Directory => "folders",
+                TarKind::Device => "devices",
+                TarKind::Other => "members of other types",
             };
             let separator = if said.is_empty() { "" } else { "; " };
             let _ = write!(said, "{separator}{what}: {count}, the first of them {name}");
