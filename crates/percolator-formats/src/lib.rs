@@ -10,7 +10,10 @@
 
 mod error;
 mod file;
+mod known_settings;
 pub mod notation;
+pub mod npy;
+pub mod npz;
 pub mod packed;
 mod shard;
 mod value;
