@@ -29,6 +29,8 @@ pub mod mds;
 pub mod list;
 pub mod lst;
 pub mod notation;
+pub mod npy;
+pub mod npz;
 pub mod packed;
 mod shard;
 #[cfg(feature = "columns")]

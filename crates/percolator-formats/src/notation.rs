@@ -4,12 +4,14 @@
 //! values and null are JSON's own; integers too, or text beyond 2^53; bytes are `{"$bytes": length}` with
 //! `hex` (up to 32 bytes) or `sha256`; numbers of a stated type are `{"$array": NumPy's name, "shape"}` with
 //! `values` (up to 16), `le_hex` (what JSON has no number for), or `sha256_le`, a hash of the little-endian
-//! bytes in C order.
+//! bytes in C order. Bytes that are an NPY file have its array as `decoded`, too.
+
+use std::path::Path;
 
 use serde_json::{Map, Number, Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Array, ElementType, Key, Part, Value};
+use crate::{Array, ElementType, Key, Part, Value, npy};
 
 /// The most bytes that are written out.
 const HEX_MAX: usize = 32;
@@ -64,10 +66,15 @@ pub fn value(value: &Value<'_>) -> Json {
 
 fn bytes(bytes: &[u8]) -> Json {
     if bytes.len() <= HEX_MAX {
-        json!({"$bytes": bytes.len(), "hex": hex(bytes)})
-    } else {
-        json!({"$bytes": bytes.len(), "sha256": hash(bytes)})
+        return json!({"$bytes": bytes.len(), "hex": hex(bytes)});
     }
+    let mut shown = json!({"$bytes": bytes.len(), "sha256": hash(bytes)});
+    if npy::is(Path::new(""), bytes)
+        && let Ok(decoded) = npy::value(bytes)
+    {
+        shown["decoded"] = value(&decoded);
+    }
+    shown
 }
 
 fn array(array: &Array<'_>) -> Json {

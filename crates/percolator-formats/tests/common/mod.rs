@@ -148,11 +148,14 @@ fn key_value<'a>(key: &Key<'a>) -> Value<'a> {
 fn matches(expected: &Json, value: &Value<'_>) -> bool {
     match (expected, value) {
         (Json::Object(due), Value::Bytes(bytes)) if due.contains_key("$bytes") => {
-            due["$bytes"] == bytes.len() && matches_bytes(due, bytes, "sha256")
+            let decoded = |due| notation::value(value).get("decoded") == Some(due);
+            due["$bytes"] == bytes.len()
+                && matches_bytes(due, bytes, "sha256")
+                && due.get("decoded").is_none_or(decoded)
         }
         (Json::Object(due), Value::Array(array)) if due.contains_key("$array") => {
             let shape: Vec<Json> = array.shape.iter().map(|extent| (*extent).into()).collect();
-            let dtype = due["$array"].as_str().unwrap().trim_start_matches(['<', '|']);
+            let dtype = due["$array"].as_str().unwrap().trim_start_matches(['<', '>', '|']);
             dtype == array.dtype.numpy().trim_start_matches(['<', '|'])
                 && due["shape"].as_array() == Some(&shape)
                 && match due.get("values") {
