@@ -18,6 +18,8 @@ mod file;
 pub mod hugging_face;
 pub mod notation;
 pub mod packed;
+#[cfg(feature = "parquet")]
+pub mod parquet_file;
 mod shard;
 #[cfg(feature = "columns")]
 mod table_files;
