@@ -32,6 +32,8 @@ pub mod notation;
 pub mod npy;
 pub mod npz;
 pub mod packed;
+#[cfg(feature = "parquet")]
+pub mod parquet_file;
 mod shard;
 #[cfg(feature = "columns")]
 mod table_files;
