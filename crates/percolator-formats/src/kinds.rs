@@ -27,8 +27,16 @@ const KINDS: &[Kind] = &[
     #[cfg(feature = "arrow")]
     Kind { name: "arrow", is: crate::arrow_ipc::is, open: crate::arrow_ipc::open },
     Kind { name: "mds", is: crate::mds::is, open: crate::mds::open },
+    #[cfg(feature = "parquet")]
+    Kind { name: "parquet", is: crate::parquet_file::is, open: crate::parquet_file::open },
+    Kind { name: "npy", is: crate::npy::is, open: crate::npy::open },
+    Kind { name: "npz", is: crate::npz::is, open: crate::npz::open },
     Kind { name: "tar", is: crate::tar::is, open: crate::tar::open },
     Kind { name: "jsonl", is: crate::jsonl::is, open: crate::jsonl::open },
+    Kind { name: "csv", is: crate::csv::is, open: crate::csv::open },
+    Kind { name: "lst", is: crate::lst::is, open: crate::lst::open },
+    Kind { name: "list", is: crate::list::is, open: crate::list::open },
+    Kind { name: "class-folder", is: crate::class_folder::is, open: crate::class_folder::open },
     #[cfg(feature = "feed")]
     Kind { name: "lmdb-ocr", is: crate::feed::pairs::is, open: crate::feed::pairs::open },
     #[cfg(feature = "feed")]

@@ -10,11 +10,11 @@
 
 #[cfg(feature = "arrow")]
 pub mod arrow_ipc;
+pub mod class_folder;
 #[cfg(feature = "columns")]
 mod columns;
-mod data_set;
-pub mod class_folder;
 pub mod csv;
+mod data_set;
 mod error;
 #[cfg(feature = "feed")]
 pub mod feed;
@@ -25,9 +25,9 @@ mod json;
 pub mod jsonl;
 mod kinds;
 mod known_settings;
-pub mod mds;
 pub mod list;
 pub mod lst;
+pub mod mds;
 pub mod notation;
 pub mod npy;
 pub mod npz;

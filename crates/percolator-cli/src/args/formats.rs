@@ -35,6 +35,13 @@ impl FormatArgs {
         self.is_given() || percolator_formats::format_of(path).is_ok_and(|format| format.is_some())
     }
 
+    /// Whether a path has data of another library that can be fed. A list of images cannot: it has their
+    /// paths only.
+    pub(crate) fn can_be_fed(&self, path: &Path) -> bool {
+        let is_fed = |format: &str| format != "list";
+        self.is_given() || percolator_formats::format_of(path).is_ok_and(|format| format.is_some_and(is_fed))
+    }
+
     /// The path as a feed's spec names it.
     pub(crate) fn spec_of(&self, path: &Path) -> SourceSpec {
         let (path, format, settings) = (path.to_owned(), self.format.clone(), self.settings.clone());

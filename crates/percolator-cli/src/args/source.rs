@@ -96,7 +96,7 @@ impl SourceArgs {
         let is_alone = self.paths.len() == 1 && former.iter().all(|(_, paths, _)| paths.is_empty());
         let mut databases = Vec::new();
         for path in &self.paths {
-            if self.formats.is_of_another(&root.join(path)) {
+            if self.formats.can_be_fed(&root.join(path)) {
                 databases.push(Database { format: Format::Other, path: path.clone() });
                 continue;
             }

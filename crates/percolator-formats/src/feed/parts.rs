@@ -8,7 +8,7 @@ use percolator::Dtype;
 use percolator::source::{Part, PartFault, RecordParts, SourceError};
 
 use super::source_error;
-use crate::{Array, ElementType, Fault, Grammar, Shard, Value, json};
+use crate::{Array, ElementType, Fault, Grammar, Shard, Value, json, npy};
 
 /// The names that pictures, and their classes, usually have.
 const IMAGES: [&str; 14] = [
@@ -158,11 +158,15 @@ fn part_of<'a>(value: Value<'a>, name: &str) -> Result<Option<Part<'a>>, PartFau
             Cow::Borrowed(text) => text.as_bytes().into(),
             Cow::Owned(text) => text.into_bytes().into(),
         }),
-        Value::Bytes(bytes) => match array_of(&bytes) {
-            Some(Ok(array)) => numbers(array.into_owned(), name)?,
-            Some(Err(fault)) => return Err(PartFault::new(format!("the part {name:?}: {fault}"))),
-            None => Part::Bytes(bytes),
-        },
+        Value::Bytes(bytes) if npy::is("".as_ref(), &bytes) => {
+            let array = match bytes {
+                Cow::Borrowed(bytes) => npy::value(bytes),
+                Cow::Owned(bytes) => npy::value(&bytes).map(Value::into_owned),
+            };
+            let array = array.map_err(|fault| PartFault::new(format!("the part {name:?}: {fault}")))?;
+            return part_of(array, name);
+        }
+        Value::Bytes(bytes) => Part::Bytes(bytes),
         Value::Array(array) => numbers(array, name)?,
         Value::List(values) => listed(&values, name)?,
         Value::Struct(members) => {
@@ -243,8 +247,4 @@ fn float(value: &Value<'_>) -> Option<f64> {
         },
         _ => None,
     }
-}
-
-fn array_of(_bytes: &[u8]) -> Option<Result<Array<'_>, Fault>> {
-    None
 }

@@ -218,13 +218,13 @@ fn decoded<'a>(encoding: &Encoding, bytes: &'a [u8]) -> Result<Value<'a>, Fault>
         Encoding::Text => Value::Text(text(bytes)?.into()),
         // The writer stores bytes as they are given, whatever the encoding is.
         Encoding::Json => json::value(bytes)?,
-        Encoding::Int => match bytes.as_array() {
-            Some(number) => Value::Int(i64::from_le_bytes(*number)),
-            None => return Err(Fault::new(format!("an int has 8 bytes, and not {}", bytes.len()))),
+        Encoding::Int => match bytes.try_into() {
+            Ok(number) => Value::Int(i64::from_le_bytes(number)),
+            Err(_) => return Err(Fault::new(format!("an int has 8 bytes, and not {}", bytes.len()))),
         },
-        Encoding::Scalar(ElementType::U64) => match bytes.as_array() {
-            Some(number) => Value::UInt(u64::from_le_bytes(*number)),
-            None => return Err(Fault::new(format!("a uint64 has 8 bytes, and not {}", bytes.len()))),
+        Encoding::Scalar(ElementType::U64) => match bytes.try_into() {
+            Ok(number) => Value::UInt(u64::from_le_bytes(number)),
+            Err(_) => return Err(Fault::new(format!("a uint64 has 8 bytes, and not {}", bytes.len()))),
         },
         Encoding::Scalar(dtype) => Value::Array(array(*dtype, Shape::new(), bytes)?),
         Encoding::Array(dtype, shape) => Value::Array(ndarray(*dtype, shape.as_deref(), bytes)?),

@@ -49,7 +49,9 @@ impl ParquetCursor {
     /// Decodes the batch that has a row, unless it is decoded. Batches begin at multiples of their number of
     /// rows, however they are reached, so that rows that are read backwards are not decoded one by one.
     fn load(&mut self, group: usize, row: u64) -> Result<(), FormatError> {
-        let has = |batch: &Batch| batch.group == group && row.checked_sub(batch.first).is_some_and(|n| n < batch.rows);
+        let has = |batch: &Batch| {
+            batch.group == group && row.checked_sub(batch.first).is_some_and(|n| n < batch.rows)
+        };
         if self.batch.as_ref().is_some_and(has) {
             return Ok(());
         }
@@ -61,7 +63,11 @@ impl ParquetCursor {
             Some(reader) if reader.group == group && reader.next == first => reader,
             _ => {
                 let batches = self.shard.reader(group, first, batch_rows, &self.shard.mask);
-                Reader { group, next: first, batches: batches.map_err(|what| self.damaged(group, first, &what))? }
+                Reader {
+                    group,
+                    next: first,
+                    batches: batches.map_err(|what| self.damaged(group, first, &what))?,
+                }
             }
         };
         let due = self.shard.rows_of(group).saturating_sub(first).min(batch_rows as u64);

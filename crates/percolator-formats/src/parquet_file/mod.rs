@@ -40,7 +40,9 @@ const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
 /// Whether it is a Parquet file.
 #[must_use]
 pub fn is(path: &Path, head: &[u8]) -> bool {
-    head.starts_with(MAGIC) || head.starts_with(b"PARE") || (!head.is_empty() && has_extension(path, &EXTENSIONS))
+    head.starts_with(MAGIC)
+        || head.starts_with(b"PARE")
+        || (!head.is_empty() && has_extension(path, &EXTENSIONS))
 }
 
 /// Opens a file, or all of a folder, in the order of their names.
@@ -78,9 +80,8 @@ impl ParquetShard {
         let reader_options = ArrowReaderOptions::new()
             .with_offset_index_policy(PageIndexPolicy::Optional)
             .with_column_index_policy(PageIndexPolicy::Skip);
-        let metadata = caught(|| {
-            ArrowReaderMetadata::load(&source, reader_options).map_err(|error| error.to_string())
-        });
+        let metadata =
+            caught(|| ArrowReaderMetadata::load(&source, reader_options).map_err(|error| error.to_string()));
         let metadata = metadata.map_err(|what| damaged(format!("the footer cannot be parsed: {what}")))?;
 
         let starts = check_footer(metadata.metadata(), footer).map_err(damaged)?;
@@ -135,7 +136,10 @@ fn check_ends(source: &ParquetSource) -> Result<u64, FormatError> {
     let head = source.bytes(0..end.min(4))?;
     let tail = source.bytes(end.saturating_sub(TAIL)..end)?;
     if head.starts_with(b"PARE") || tail.ends_with(b"PARE") {
-        return Err(FormatError::refused(source.path(), "it is encrypted, which is not read: decrypt it first"));
+        return Err(FormatError::refused(
+            source.path(),
+            "it is encrypted, which is not read: decrypt it first",
+        ));
     }
     if !head.starts_with(MAGIC) {
         return Err(damaged(0, "there is no PAR1 at the beginning: it is no Parquet file".to_owned()));
@@ -158,8 +162,12 @@ fn check_ends(source: &ParquetSource) -> Result<u64, FormatError> {
             Err(FormatError::refused(source.path(), what).byte(start))
         }
         Ok(_) => Ok(start),
-        Err(ThriftFault::Cut) => Err(damaged(start, "the footer cannot be parsed: it ends too early".to_owned())),
-        Err(ThriftFault::Damaged(what)) => Err(damaged(start, format!("the footer cannot be parsed: {what}"))),
+        Err(ThriftFault::Cut) => {
+            Err(damaged(start, "the footer cannot be parsed: it ends too early".to_owned()))
+        }
+        Err(ThriftFault::Damaged(what)) => {
+            Err(damaged(start, format!("the footer cannot be parsed: {what}")))
+        }
     }
 }
 

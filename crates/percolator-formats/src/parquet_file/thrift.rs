@@ -262,8 +262,10 @@ mod tests {
         assert!(matches!(page_head(&[0x15, 0, 0x15, 1, 0x15, 2, 0]), Err(ThriftFault::Damaged(_))));
         assert!(matches!(page_head(&[0x1E]), Err(ThriftFault::Damaged(_))));
         assert!(matches!(page_head(&[0x15; 32]), Err(ThriftFault::Damaged(_) | ThriftFault::Cut)));
-        assert!(matches!(page_head(&[0x35, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80]),
-            Err(ThriftFault::Damaged(_))));
+        assert!(matches!(
+            page_head(&[0x35, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80]),
+            Err(ThriftFault::Damaged(_))
+        ));
     }
 
     #[test]
