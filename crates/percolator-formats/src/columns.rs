@@ -44,17 +44,13 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// [`FormatError::Refused`] if one of them is not there, has the name of another one, or a type that has
-    /// no value.
+    /// [`FormatError::Refused`] if one of them has the name of another one, or a type that has no value.
     pub(crate) fn of(path: &Path, schema: &Schema, options: &Options) -> Result<Self, FormatError> {
         let refused = |what: String| FormatError::refused(path, what);
-        let all: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let wanted = |name: &str| options.parts.as_ref().is_none_or(|parts| parts.iter().any(|p| p == name));
-        if let Some(missing) = options.parts.iter().flatten().find(|part| !all.contains(&part.as_str())) {
-            return Err(refused(format!("it has no column {missing:?}; its columns are {}", all.join(", "))));
-        }
         let (mut numbers, mut names, mut described) = (Vec::new(), Vec::<String>::new(), Vec::new());
-        for (number, field) in schema.fields().iter().enumerate().filter(|(_, field)| wanted(field.name())) {
+        for (number, field) in
+            schema.fields().iter().enumerate().filter(|(_, field)| options.wants(field.name()))
+        {
             let name = field.name();
             if names.contains(name) {
                 return Err(refused(format!("two of its columns are called {name:?}; rename one of them")));

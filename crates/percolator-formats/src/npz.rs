@@ -57,8 +57,8 @@ pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, Forma
     let members = (0..archive.len()).map(|index| NpzMember::of(path, &mut archive, index));
     let members = members.collect::<Result<Vec<_>, _>>()?;
     let names: Vec<_> = members.iter().map(|member| member.part.clone()).collect();
-    check_names(path, &names, options)?;
-    let wanted = |member: &NpzMember| options.parts.as_ref().is_none_or(|parts| parts.contains(&member.part));
+    check_names(path, &names)?;
+    let wanted = |member: &NpzMember| options.wants(&member.part);
     let columns = members.into_iter().filter(wanted).map(|member| member.column(path, &file, &archive));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     Ok(vec![Arc::new(ArrayTable::new(path, columns, vec![path.to_owned()])?)])

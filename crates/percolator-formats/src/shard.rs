@@ -19,13 +19,26 @@ pub struct Options {
     /// Whether files are mapped or read.
     pub access: Access,
     /// The parts that will be used; `None` for all. A format that stores parts apart reads only these, and
-    /// its grammar has only these.
+    /// its grammar has only these ([`wants`](Self::wants)). A name that no part has is whoever uses it to
+    /// notice.
     pub parts: Option<Vec<String>>,
     /// The format, if it is not to be told by content and name: `"tar"`, `"mds"`, `"csv"`.
     pub format: Option<String>,
     /// Settings that a format has of its own, by their names: `("block", "1024")`. A format refuses what it
     /// does not know.
     pub settings: Vec<(String, String)>,
+}
+
+impl Options {
+    /// Whether a part will be used. A wanted name may be a path into the part (`image.bytes`, `json:a.b`), and
+    /// one of several between semicolons (`jpg;png`).
+    #[must_use]
+    pub fn wants(&self, part: &str) -> bool {
+        let leads_into = |name: &str| {
+            name.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ':']))
+        };
+        self.parts.as_ref().is_none_or(|parts| parts.iter().any(|names| names.split(';').any(leads_into)))
+    }
 }
 
 /// A file of records, or a folder that one index describes.

@@ -31,8 +31,8 @@ fn all(folder: &std::path::Path) -> Vec<Samples> {
     std::io::copy(&mut unpacked, &mut fs::File::create(&plain).unwrap()).unwrap();
     let of = |path, image, label| Samples { path, image, label, is_seekable: true };
     vec![
-        of(plain, "jpg", Some("cls")),
-        Samples { is_seekable: false, ..of(packed, "jpg", Some("cls")) },
+        of(plain, "jpg;png", Some("cls")),
+        Samples { is_seekable: false, ..of(packed, "jpg;png", Some("cls")) },
         of(golden("parquet/full_snappy.parquet"), "image", Some("label")),
         of(golden("parquet/hf_image.parquet"), "image.bytes", Some("label")),
         of(golden("arrow/file_none.arrow"), "image", Some("label")),

@@ -10,23 +10,11 @@ use percolator::source::{Part, PartFault, RecordParts, SourceError};
 use super::source_error;
 use crate::{Array, ElementType, Fault, Grammar, Shard, Value, json, npy};
 
-/// The names that pictures, and their classes, usually have.
-const IMAGES: [&str; 14] = [
-    "image",
-    "image.bytes",
-    "img",
-    "img.bytes",
-    "jpg",
-    "jpeg",
-    "png",
-    "webp",
-    "bmp",
-    "ppm",
-    "pgm",
-    "tif",
-    "tiff",
-    "gif",
-];
+/// The names that pictures usually have: in tables, and as members of samples, which have one of several.
+const IMAGES: [&str; 5] =
+    ["image", "image.bytes", "img", "img.bytes", "jpg;jpeg;png;webp;bmp;ppm;pgm;tif;tiff;gif"];
+
+/// The names that their classes usually have.
 const LABELS: [&str; 6] = ["label", "cls", "class", "labels", "fine_label", "target"];
 
 /// Finds parts by a grammar.
@@ -65,8 +53,18 @@ impl GrammarParts {
         Some(((*image).to_owned(), LABELS.iter().find(is_there).map(|label| (*label).to_owned())))
     }
 
+    /// The value of the first of several names, between semicolons, that a record has.
+    fn value<'a>(&'a self, record: &'a [u8], names: &str) -> Result<Option<Value<'a>>, PartFault> {
+        for name in names.split(';') {
+            if let Some(value) = self.one_value(record, name)? {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+
     /// The value of a name: a part, or what a path leads to in it.
-    fn value<'a>(&'a self, record: &'a [u8], name: &str) -> Result<Option<Value<'a>>, PartFault> {
+    fn one_value<'a>(&'a self, record: &'a [u8], name: &str) -> Result<Option<Value<'a>>, PartFault> {
         if let Some(value) = self.grammar.part(record, name).map_err(fault)? {
             return Ok(Some(value));
         }

@@ -113,12 +113,7 @@ impl MdsGrammar {
                     format!("the column {name:?} has the encoding {encoding:?}, which is not known"),
                 )
             })?;
-            // A part may be named by a path into it.
-            let is_named = |part: &String| {
-                part == name
-                    || part.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with(['.', ':']))
-            };
-            let wanted = options.parts.as_ref().is_none_or(|parts| parts.iter().any(is_named));
+            let wanted = options.wants(name);
             if let (Encoding::Refused(what), true) = (&decoded, wanted) {
                 let what =
                     format!("the column {name:?} is {what}: name the other columns that are to be read");

@@ -61,11 +61,11 @@ pub fn join(paths: &[PathBuf], options: &Options) -> Result<Arc<dyn Shard>, Form
     KnownSettings::of(first, "npy", options, &[])?;
     let name_of = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let names: Vec<_> = paths.iter().map(|path| name_of(path)).collect();
-    check_names(first, &names, options)?;
+    check_names(first, &names)?;
 
     let mut columns = Vec::new();
     for (path, name) in paths.iter().zip(names) {
-        if options.parts.as_ref().is_some_and(|parts| !parts.contains(&name)) {
+        if !options.wants(&name) {
             continue;
         }
         let source = NpySource::whole(DataFile::open(path, options.access)?);

@@ -9,7 +9,7 @@ use super::array::{NpySource, RowReader};
 use super::check_row;
 use super::header::NpyHeader;
 use crate::packed::{self, PackedGrammar};
-use crate::{Cursor, FormatError, Grammar, Key, Lent, Options, Place, Record, Seeks, Shard};
+use crate::{Cursor, FormatError, Grammar, Key, Lent, Place, Record, Seeks, Shard};
 
 /// One array of a table.
 #[derive(Debug)]
@@ -62,16 +62,11 @@ impl fmt::Debug for PackedColumn {
     }
 }
 
-/// Refuses names that stand twice, and parts that no array has.
-pub(crate) fn check_names(path: &Path, names: &[String], options: &Options) -> Result<(), FormatError> {
+/// Refuses names that stand twice.
+pub(crate) fn check_names(path: &Path, names: &[String]) -> Result<(), FormatError> {
     let twice = names.iter().enumerate().find(|(index, name)| names.iter().take(*index).any(|n| n == *name));
     if let Some((_, name)) = twice {
         return Err(FormatError::refused(path, format!("two arrays are named {name:?}; rename one")));
-    }
-    let missing = options.parts.iter().flatten().find(|part| !names.contains(part));
-    if let Some(part) = missing {
-        let there_are = names.join(", ");
-        return Err(FormatError::refused(path, format!("it has no array {part:?}; it has {there_are}")));
     }
     Ok(())
 }
