@@ -8,15 +8,21 @@
 //! Nothing that a file states is trusted: a length is compared with what is there before it is used, a count
 //! that stands in two places is compared, and damage is an error with file, offset and record.
 
+pub mod array_record;
+pub mod bagz;
 mod error;
 mod file;
 mod known_settings;
+pub mod megatron;
 pub mod notation;
 pub mod npy;
 pub mod npz;
 pub mod packed;
+mod raw_grammar;
+pub mod record_io;
 mod shard;
 mod value;
+mod zstd_frames;
 
 pub use self::error::{Fault, FormatError};
 pub use self::file::{DataFile, FileMap, Lent};
