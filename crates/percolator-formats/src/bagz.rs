@@ -1,11 +1,11 @@
 //! Bagz: `.bag`, and `.bagz` whose records are zstd frames.
 //!
 //! Records lie one after the other, and then the end of each, or these are in a file of their own,
-//! `limits.NAME` in the same folder. `NAME@4.bag` names four files, `NAME-00000-of-00004.bag` and so on: a shard
-//! each, or one if they are interleaved.
+//! `limits.NAME` in the same folder. `NAME@4.bag` names four files, `NAME-00000-of-00004.bag` and so on: a
+//! shard each, or one if they are interleaved.
 //!
-//! Settings: `compression` is `none` or `zstd`, for names that mislead; `interleaved` is `true` if record i is
-//! in file i % n; `limits` is `tail` or `separate`, else it is `separate` if that file is there.
+//! Settings: `compression` is `none` or `zstd`, for names that mislead; `interleaved` is `true` if record i
+//! is in file i % n; `limits` is `tail` or `separate`, else it is `separate` if that file is there.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -44,8 +44,8 @@ pub fn is(path: &Path, _head: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// [`FormatError::Damaged`] if limits fall or leave the file; [`FormatError::Io`] with the name of a file that
-/// is missing; [`FormatError::Refused`] for unknown settings.
+/// [`FormatError::Damaged`] if limits fall or leave the file; [`FormatError::Io`] with the name of a file
+/// that is missing; [`FormatError::Refused`] for unknown settings.
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
     let settings = KnownSettings::of(path, "bagz", options, &["compression", "interleaved", "limits"])?;
     let packed = match settings.get("compression") {
@@ -158,8 +158,8 @@ impl Bag {
                 let limit = u64::from_le_bytes(*limit);
                 if limit < last {
                     let what = format!(
-                        "the limits fall: record {record} ends at byte {limit}, before it begins at {last}; the \
-                         file is damaged, or cut by a multiple of 8 bytes"
+                        "the limits fall: record {record} ends at byte {limit}, before it begins at {last}; \
+                         the file is damaged, or cut by a multiple of 8 bytes"
                     );
                     return damaged(record, what);
                 }
@@ -313,8 +313,8 @@ impl Cursor for BagCursor {
             Some(_) if stored.bytes().is_empty() => stored,
             Some(frames) => Lent::Buffer(frames.unpack(stored.bytes(), RECORD_MAX).map_err(|what| {
                 let what = format!(
-                    "record {record} is no zstd frame, as in a .bagz: {what}; if the records are not compressed, \
-                     set compression=none"
+                    "record {record} is no zstd frame, as in a .bagz: {what}; if the records are not \
+                     compressed, set compression=none"
                 );
                 FormatError::damaged(bag.file.path(), what).record(record)
             })?),

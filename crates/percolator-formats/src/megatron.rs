@@ -1,7 +1,7 @@
 //! Token sequences as Megatron and fairseq write them: `.bin` and `.idx`.
 //!
-//! Records are sequences: the part `tokens`, lent from the `.bin`, and of multimodal data the part `mode`. The
-//! index is compared with itself and with the `.bin` when it is opened: pointers follow from the lengths,
+//! Records are sequences: the part `tokens`, lent from the `.bin`, and of multimodal data the part `mode`.
+//! The index is compared with itself and with the `.bin` when it is opened: pointers follow from the lengths,
 //! documents end at the number of sequences, and the last sequence ends where the `.bin` does.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -91,8 +91,8 @@ impl TokenLayout {
         let mut buffer = Vec::new();
         let head = index.read(0..index.bytes().min(34), &mut buffer)?;
         if head.starts_with(OLD_MAGIC) {
-            let what = "it is an index of fairseq's older form (TNTIDX), which is not read; make it again with \
-                        --dataset-impl mmap";
+            let what = "it is an index of fairseq's older form (TNTIDX), which is not read; make it again \
+                        with --dataset-impl mmap";
             return Err(FormatError::refused(index.path(), what));
         }
         let Some(rest) = head.strip_prefix(MAGIC) else {

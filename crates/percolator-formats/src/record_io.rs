@@ -4,8 +4,8 @@
 //! lent; parts are joined in the cursor's buffer, with the magic that was left out between them. The index
 //! gives keys and places, in the order of the file; without it, records are found by walking.
 //!
-//! Settings: `records` is `raw` (the part `record`) or `image` (`flag`, `label`, `id`, `id2`, `image`); without
-//! it, the first records decide. `index` is `none` to leave the index aside.
+//! Settings: `records` is `raw` (the part `record`) or `image` (`flag`, `label`, `id`, `id2`, `image`);
+//! without it, the first records decide. `index` is `none` to leave the index aside.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -40,7 +40,7 @@ const SAMPLED: usize = 8;
 /// The parts of an image record.
 const IMAGE_PARTS: [&str; 5] = ["flag", "label", "id", "id2", "image"];
 
-/// Tells a RecordIO file by its first bytes; an empty one, and an index, by the name.
+/// Tells a RecordIO file by its first bytes; an empty one by the name.
 #[must_use]
 pub fn is(path: &Path, head: &[u8]) -> bool {
     if head.is_empty() {
@@ -161,8 +161,8 @@ fn index_entry<'a>(line: &'a str, file: &DataFile) -> Result<(&'a str, u64), Str
     if offset >= file.bytes() {
         let bytes = file.bytes();
         return Err(format!(
-            "the index gives the offset {offset} for key {}, and the file has {bytes} bytes: the file is cut, or \
-             the index is damaged (MXNet's tools/rec2idx.py makes it again)",
+            "the index gives the offset {offset} for key {}, and the file has {bytes} bytes: the file is \
+             cut, or the index is damaged (MXNet's tools/rec2idx.py makes it again)",
             shown::line(key)
         ));
     }
@@ -274,8 +274,8 @@ impl RecWalk {
         let padded = length.next_multiple_of(4);
         if padded > there {
             let what = format!(
-                "the record has the length {length} ({padded} with its padding), and {there} bytes are there: \
-                 the length is damaged, or the file is cut"
+                "the record has the length {length} ({padded} with its padding), and {there} bytes are \
+                 there: the length is damaged, or the file is cut"
             );
             return Err(damaged(what));
         }
@@ -378,8 +378,8 @@ impl RecCursor {
         let key = index.shown_key(self.position);
         let what = match self.walk.part(file, stated) {
             Ok(RecPart { flag: 0 | 1, .. }) => format!(
-                "the index leaves out what is at byte {} of the file, before byte {stated} of key {key}; make \
-                 it again, or read without it (index=none)",
+                "the index leaves out what is at byte {} of the file, before byte {stated} of key {key}; \
+                 make it again, or read without it (index=none)",
                 self.at
             ),
             _ => format!(

@@ -287,13 +287,13 @@ fn stated_lengths_are_no_allocations() {
 
     // Snappy that states more than its bytes can be.
     let mut writer = Writer::new();
-    let (length, one) = (1_u64 << 31, zstd::encode_all(&[1_u8][..], 3).unwrap());
+    let length = 1_u64 << 31;
     let values = [varint(length), varint(length)].concat();
     let sizes = [varint(5), snap::raw::Encoder::new().compress_vec(&varint(length)).unwrap()].concat();
     let data = [vec![b's'], varint(sizes.len() as u64), sizes, values].concat();
     let at = writer.chunk(b'r', 1, length, &data);
     writer.list(at, length, 1);
-    assert!(read(&writer.finish()).unwrap_err().contains("5 snappy bytes"), "{one:?}");
+    assert!(read(&writer.finish()).unwrap_err().contains("5 snappy bytes"));
 }
 
 #[test]

@@ -173,8 +173,8 @@ impl ChunkReader {
         match header.kind {
             b'r' => {}
             b't' => {
-                let what = "it is transposed (type 't'), a layout that is not documented and not read; write the \
-                            file again with transpose:false";
+                let what = "it is transposed (type 't'), a layout that is not documented and not read; write \
+                            the file again with transpose:false";
                 return Err(name.refusal(file, at, what));
             }
             kind => {

@@ -1,7 +1,7 @@
 //! `ArrayRecord`: Riegeli's chunks of records, and a footer that says where they are.
 //!
-//! A chunk is read, verified and unpacked once, and kept while its records are read. Records of chunks that are
-//! not packed, and lie in one block, are lent. All hashes are verified. Transposed chunks are refused.
+//! A chunk is read, verified and unpacked once, and kept while its records are read. Records of chunks that
+//! are not packed, and lie in one block, are lent. All hashes are verified. Transposed chunks are refused.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
