@@ -15,6 +15,8 @@ pub mod class_folder;
 mod columns;
 pub mod csv;
 mod data_set;
+pub mod array_record;
+pub mod bagz;
 mod error;
 #[cfg(feature = "feed")]
 pub mod feed;
@@ -28,12 +30,15 @@ mod known_settings;
 pub mod list;
 pub mod lst;
 pub mod mds;
+pub mod megatron;
 pub mod notation;
 pub mod npy;
 pub mod npz;
 pub mod packed;
 #[cfg(feature = "parquet")]
 pub mod parquet_file;
+mod raw_grammar;
+pub mod record_io;
 mod shard;
 #[cfg(feature = "columns")]
 mod table_files;
@@ -42,6 +47,7 @@ mod text;
 pub mod unpack;
 mod value;
 mod window;
+mod zstd_frames;
 
 pub use self::data_set::DataSet;
 pub use self::error::{Fault, FormatError};

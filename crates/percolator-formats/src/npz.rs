@@ -1,9 +1,9 @@
 //! Arrays of one ZIP file, as NumPy's `savez` and `savez_compressed` write them: `.npz`.
 //!
-//! A part is a member, without `.npy`. Records are the rows on the first axes, which are equal: of arrays that
-//! differ, those that belong together are to be [named](Options::parts). A stored member is read in place, and
-//! its CRC is verified after a pass over all records. A deflated one is unpacked as a whole, verified, and kept
-//! for as long as a cursor is open.
+//! A part is a member, without `.npy`. Records are the rows on the first axes, which are equal: of arrays
+//! that differ, those that belong together are to be [named](Options::parts). A stored member is read in
+//! place, and its CRC is verified after a pass over all records. A deflated one is unpacked as a whole,
+//! verified, and kept for as long as a cursor is open.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

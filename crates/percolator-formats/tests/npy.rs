@@ -91,7 +91,8 @@ fn fortran_order_of_three_axes_is_turned() {
         }
     }
     let bytes = simple("'|u1'", true, "(2, 3, 4)", &data);
-    let row = |first: u8| json!({"array": {"$array": "|u1", "shape": [3, 4], "values": (first..first + 12).collect::<Vec<_>>()}});
+    let values = |first: u8| (first..first + 12).collect::<Vec<_>>();
+    let row = |first| json!({"array": {"$array": "|u1", "shape": [3, 4], "values": values(first)}});
     assert_eq!(rows(&bytes), Ok(vec![row(0), row(12)]));
 
     let Value::Array(array) = npy::value(&bytes).unwrap() else { panic!("it is an array") };
@@ -148,7 +149,8 @@ fn structures_nest_and_have_both_ends_first() {
         })
     };
     let row = json!({
-        "a": -2, "in": [inner(1), inner(2)], "t": "xy", "w": "信", "ok": true, "raw": {"$bytes": 2, "hex": "aabb"},
+        "a": -2, "in": [inner(1), inner(2)], "t": "xy", "w": "信", "ok": true,
+        "raw": {"$bytes": 2, "hex": "aabb"},
     });
     let bytes = simple(descr, false, "(1,)", &data);
     assert_eq!(rows(&bytes), Ok(vec![row.clone()]));

@@ -1,8 +1,8 @@
 //! Arrays as NumPy saves them: `.npy`.
 //!
-//! Records are the rows on the first axis. A row is lent as it lies in the file; in Fortran order, or with the
-//! other end first, it is copied. An array is the part `array`; of an array of structures, each field is a
-//! part, and padding is left out. Objects are refused: they are pickles.
+//! Records are the rows on the first axis. A row is lent as it lies in the file; in Fortran order, or with
+//! the other end first, it is copied. An array is the part `array`; of an array of structures, each field is
+//! a part, and padding is left out. Objects are refused: they are pickles.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

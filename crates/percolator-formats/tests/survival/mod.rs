@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use crate::common;
 
-/// Files up to this length are changed at every byte, longer ones at about as many places.
+/// Files up to this length are changed at every byte, longer ones at as many places.
 const PLACES: usize = 1000;
 
 /// More records than any changed file may have. Each takes a byte of its file at least, or a list entry.
@@ -33,8 +33,7 @@ pub fn survives(case: &'static Json, open: OpenBelow<'_>) {
     }
     for copy in &copies {
         let bytes = fs::read(copy).unwrap();
-        let step = bytes.len().div_ceil(PLACES).max(1);
-        for (turn, at) in places(&bytes, step).into_iter().enumerate() {
+        for (turn, at) in places(&bytes).into_iter().enumerate() {
             let mut options = Options::default();
             options.access = if turn % 2 == 0 { Access::Mapped } else { Access::Read };
             let mut changed = bytes.clone();
@@ -53,11 +52,11 @@ fn memory_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Every so many bytes; of a long run of zeros, which is padding, only its ends.
-fn places(bytes: &[u8], step: usize) -> Vec<usize> {
+/// At most so many places, of which none is inside a long run of zeros, which is padding.
+fn places(bytes: &[u8]) -> Vec<usize> {
     let padding = |at: usize| bytes[at.saturating_sub(48)..bytes.len().min(at + 48)].iter().all(|b| *b == 0);
-    let dense = bytes.iter().filter(|byte| **byte != 0).count() < bytes.len() / 4;
-    (0..bytes.len()).step_by(if dense { 1 } else { step }).filter(|at| !dense || !padding(*at)).collect()
+    let places: Vec<usize> = (0..bytes.len()).filter(|at| !padding(*at)).collect();
+    places.iter().copied().step_by(places.len().div_ceil(PLACES).max(1)).collect()
 }
 
 /// Reads all records and goes to some again. An error is fine, and comes again; nothing else may happen.
