@@ -24,7 +24,8 @@ pub fn is(path: &Path, _head: &[u8]) -> bool {
     path.file_name() == Some(OsStr::new(SPLITS)) || {
         let folder = folder_of(path);
         folder.join(SPLITS).is_file()
-            || (folder.join(STATE).is_file() && (path.is_dir() || path.file_name() == Some(OsStr::new(STATE))))
+            || (folder.join(STATE).is_file()
+                && (path.is_dir() || path.file_name() == Some(OsStr::new(STATE))))
     }
 }
 
@@ -50,7 +51,8 @@ pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, Forma
     let state = open_split(&folder, options, &mut shards)?;
     match (split, state.get("_split").and_then(Json::as_str)) {
         (Some(split), found) if found != Some(split) => {
-            let what = format!("the split {split:?} is wanted, and this is {:?}", found.unwrap_or("without name"));
+            let what =
+                format!("the split {split:?} is wanted, and this is {:?}", found.unwrap_or("without name"));
             Err(FormatError::refused(&folder.join(STATE), what))
         }
         _ => Ok(shards),
@@ -71,7 +73,8 @@ fn names_of_splits(file: &Path, wanted: Option<&str>) -> Result<Vec<PathBuf>, Fo
         .get("splits")
         .and_then(Json::as_array)
         .and_then(|splits| splits.iter().map(Json::as_str).collect());
-    let listed = listed.ok_or_else(|| FormatError::damaged(file, "it has no list of splits by their names"))?;
+    let listed =
+        listed.ok_or_else(|| FormatError::damaged(file, "it has no list of splits by their names"))?;
     if let Some(missing) = wanted.filter(|wanted| !listed.contains(wanted)) {
         let what = format!("there is no split {missing:?}; the splits are {}", listed.join(", "));
         return Err(FormatError::refused(file, what));
@@ -101,7 +104,8 @@ fn open_split(
     options.settings.clear();
     for listed in files {
         let name = listed.get("filename").and_then(Json::as_str);
-        let name = name.ok_or_else(|| FormatError::damaged(&file, "an entry of _data_files has no filename"))?;
+        let name =
+            name.ok_or_else(|| FormatError::damaged(&file, "an entry of _data_files has no filename"))?;
         let data = folder.join(inside(&file, name)?);
         if !data.exists() {
             let what = format!("it lists {name:?}, which is not there: copy the folder again");
@@ -118,7 +122,9 @@ fn inside(file: &Path, name: &str) -> Result<PathBuf, FormatError> {
     let normal = path.components().all(|component| matches!(component, Component::Normal(_)));
     match normal && !name.is_empty() {
         true => Ok(path.to_owned()),
-        false => Err(FormatError::damaged(file, format!("it names {name:?}, which is outside of the folder"))),
+        false => {
+            Err(FormatError::damaged(file, format!("it names {name:?}, which is outside of the folder")))
+        }
     }
 }
 
@@ -126,5 +132,6 @@ fn json_of(file: &Path) -> Result<Json, FormatError> {
     let data = DataFile::open(file, percolator_files::Access::Read)?;
     let mut bytes = Vec::new();
     let text = data.read(0..data.bytes(), &mut bytes)?;
-    serde_json::from_slice(text).map_err(|error| FormatError::damaged(file, format!("it is no JSON: {error}")))
+    serde_json::from_slice(text)
+        .map_err(|error| FormatError::damaged(file, format!("it is no JSON: {error}")))
 }

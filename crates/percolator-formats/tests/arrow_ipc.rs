@@ -1,5 +1,6 @@
 //! Arrow's files and streams.
 #![cfg(feature = "arrow")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, too")]
 
 mod common;
 

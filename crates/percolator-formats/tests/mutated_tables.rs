@@ -1,5 +1,6 @@
 //! Tables with changed bytes: reading them ends, and takes memory in proportion.
 #![cfg(all(feature = "arrow", feature = "parquet"))]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, too")]
 #![expect(unsafe_code, reason = "the allocator of this test notes the largest allocation")]
 
 mod common;

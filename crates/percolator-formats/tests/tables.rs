@@ -1,21 +1,23 @@
 //! Tables that the golden files lack, written by Arrow's own writers: types, columns that are asked for,
 //! folders, streams of before 0.15.
 #![cfg(all(feature = "arrow", feature = "parquet"))]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, too")]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ::arrow_ipc::MetadataVersion;
+use ::arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::types::{Float32Type, Int8Type, Int16Type, Int32Type, UInt16Type};
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Date64Array, Decimal128Array, Decimal256Array, DictionaryArray,
-    DurationSecondArray, FixedSizeListArray, Float16Array, Int32Array, IntervalDayTimeArray, LargeListArray,
-    ListArray, ListViewArray, NullArray, RecordBatch, RunArray, StringArray, StructArray, Time64NanosecondArray,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date64Array, Decimal128Array, Decimal256Array,
+    DictionaryArray, DurationSecondArray, FixedSizeListArray, Float16Array, Int32Array, IntervalDayTimeArray,
+    LargeListArray, ListArray, ListViewArray, NullArray, RecordBatch, RunArray, StringArray, StructArray,
+    Time64NanosecondArray,
 };
 use arrow_buffer::{IntervalDayTime, NullBuffer, OffsetBuffer, ScalarBuffer, i256};
-use ::arrow_ipc::MetadataVersion;
-use ::arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_schema::{DataType, Field, Fields};
 use percolator_formats::{FormatError, Options, Shard, arrow_ipc, notation, parquet_file};
 use serde_json::{Value as Json, json};
@@ -78,13 +80,21 @@ fn lists() -> RecordBatch {
     let large = [Some(vec![Some(7_i16)]), None, Some(vec![Some(-1), Some(2)])];
     let large = LargeListArray::from_iter_primitive::<Int16Type, _, _>(large);
     let truths = BooleanArray::from(vec![true, false, true]);
-    let truths =
-        ListArray::new(field(&DataType::Boolean), OffsetBuffer::from_lengths([2, 0, 1]), Arc::new(truths), None);
+    let truths = ListArray::new(
+        field(&DataType::Boolean),
+        OffsetBuffer::from_lengths([2, 0, 1]),
+        Arc::new(truths),
+        None,
+    );
     let inner = Int32Array::from_iter_values(0..12);
     let inner = FixedSizeListArray::new(field(&DataType::Int32), 2, Arc::new(inner), None);
     let pairs = FixedSizeListArray::new(field(inner.data_type()), 2, Arc::new(inner.clone()), None);
-    let of_pairs =
-        ListArray::new(field(inner.data_type()), OffsetBuffer::from_lengths([1, 2, 3]), Arc::new(inner), None);
+    let of_pairs = ListArray::new(
+        field(inner.data_type()),
+        OffsetBuffer::from_lengths([1, 2, 3]),
+        Arc::new(inner),
+        None,
+    );
     let holes = Int32Array::from(vec![Some(1), None, Some(3), Some(4), Some(5), Some(6)]);
     let holes = FixedSizeListArray::new(field(&DataType::Int32), 2, Arc::new(holes), None);
     let mut texts = ListBuilder::new(StringBuilder::new());
@@ -186,7 +196,8 @@ fn scalars_have_their_values() {
         }),
         json!({
             "dec": "-123.45", "tens": "-700", "wide": "1701411834604692317.31687303715884105727", "date": 0,
-            "time": "3", "half": half(0.0), "word": null, "inner": null, "none": null, "blob": bytes(2, "6162"),
+            "time": "3", "half": half(0.0), "word": null, "inner": null, "none": null,
+            "blob": bytes(2, "6162"),
         }),
     ];
     for file in written(folder.path(), &scalars(), false) {
@@ -374,13 +385,17 @@ fn an_empty_file_is_said_to_be_empty() {
 /// A table of many batches or row groups, each row its number and bytes of that length.
 fn many(folder: &Path) -> Vec<PathBuf> {
     let batch = |rows: std::ops::Range<i32>| {
-        let blobs = rows.clone().map(|n| vec![u8::try_from(n % 251).unwrap(); usize::try_from(n % 7).unwrap()]);
+        let blobs =
+            rows.clone().map(|n| vec![u8::try_from(n % 251).unwrap(); usize::try_from(n % 7).unwrap()]);
         table(vec![
             ("n", Arc::new(Int32Array::from_iter_values(rows.clone()))),
             ("blob", Arc::new(BinaryArray::from_iter_values(blobs))),
-            ("list", Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(
-                rows.map(|n| (n % 5 != 0).then(|| (0..n % 4).map(Some).collect::<Vec<_>>())),
-            ))),
+            (
+                "list",
+                Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(
+                    rows.map(|n| (n % 5 != 0).then(|| (0..n % 4).map(Some).collect::<Vec<_>>())),
+                )),
+            ),
         ])
     };
     let files = written(folder, &batch(0..3000), true);

@@ -181,16 +181,18 @@ fn check_buffers(batch: &RecordBatch<'_>, body: &[u8]) -> Result<(), String> {
                 )
             })?;
         if let (Some(codec), false) = (codec, bytes.is_empty()) {
-            let length =
-                unpacked_length(codec, bytes).map_err(|what| format!("buffer {number} {what}"))?;
+            let length = unpacked_length(codec, bytes).map_err(|what| format!("buffer {number} {what}"))?;
             unpacked = unpacked.saturating_add(length);
         }
     }
     // The decoder allocates as much, and would end the process if it could not.
-    let possible = usize::try_from(unpacked).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok());
+    let possible =
+        usize::try_from(unpacked).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok());
     match possible {
         true => Ok(()),
-        false => Err(format!("a batch takes {unpacked} bytes unpacked, which is more than there is memory for")),
+        false => {
+            Err(format!("a batch takes {unpacked} bytes unpacked, which is more than there is memory for"))
+        }
     }
 }
 
@@ -228,7 +230,9 @@ fn unpacked_length(codec: CompressionType, buffer: &[u8]) -> Result<u64, String>
         other => return Err(format!("is packed with {other:?}, which is unknown")),
     };
     if length > most {
-        return Err(format!("states a length of {length} bytes unpacked, and its {bytes} bytes give {most} at most"));
+        return Err(format!(
+            "states a length of {length} bytes unpacked, and its {bytes} bytes give {most} at most"
+        ));
     }
     Ok(length)
 }

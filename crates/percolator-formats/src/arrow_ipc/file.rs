@@ -11,9 +11,9 @@ use arrow_ipc::{Block, Footer, MessageHeader};
 use arrow_schema::Schema;
 use parking_lot::Mutex;
 
-use super::{CONTINUATION, MAGIC};
 use super::batch::{Dictionaries, Layout, apply_dictionary, decode, rows_of};
 use super::message::{ArrowSource, Found, Frame, find, parsed, schema_at, schema_of};
+use super::{CONTINUATION, MAGIC};
 use crate::columns::{Columns, pack_row};
 use crate::{Cursor, FormatError, Grammar, Key, Lent, Options, Place, Record, Seeks, Shard};
 
@@ -81,7 +81,8 @@ impl ArrowFile {
             let header = parsed(&self.source, &metadata, at)?.header_as_dictionary_batch();
             let header = header.ok_or_else(|| self.source.damaged(at, "a dictionary is none"))?;
             if !header.isDelta() && !whole.insert(header.id()) {
-                let what = format!("dictionary {} stands twice, which is possible in streams only", header.id());
+                let what =
+                    format!("dictionary {} stands twice, which is possible in streams only", header.id());
                 return Err(self.source.damaged(at, what));
             }
             apply_dictionary(&self.source, frame, &self.layout, &mut dictionaries)?;
@@ -94,8 +95,7 @@ fn footer(source: &ArrowSource, options: &Options) -> Result<FooterTable, Format
     let end = source.bytes();
     let tail = source.buffer(end.saturating_sub(10)..end)?;
     let Some(length) = tail.strip_suffix(MAGIC).and_then(|length| length.first_chunk::<4>()) else {
-        let what = "there is no ARROW1 at the end: it is cut, or still being written; copy it again from where \
-                    it came";
+        let what = "there is no ARROW1 at the end: it is cut, or still being written; copy it again";
         return Err(source.damaged(end, what));
     };
     let length = i32::from_le_bytes(*length);
@@ -201,7 +201,13 @@ impl Shard for ArrowFile {
 
     fn cursor(self: Arc<Self>) -> Result<Box<dyn Cursor>, FormatError> {
         let dictionaries = self.dictionaries()?;
-        Ok(Box::new(ArrowFileCursor { shard: self, dictionaries, next: 0, decoded: None, packed: Vec::new() }))
+        Ok(Box::new(ArrowFileCursor {
+            shard: self,
+            dictionaries,
+            next: 0,
+            decoded: None,
+            packed: Vec::new(),
+        }))
     }
 }
 
@@ -252,7 +258,8 @@ impl Cursor for ArrowFileCursor {
     fn seek(&mut self, place: Place, position: u64) -> Result<(), FormatError> {
         let [row, zero] = place;
         if row >= self.shard.rows() || zero != 0 {
-            let what = format!("there are {} rows, and no place {place:?}: the file has changed", self.shard.rows());
+            let what =
+                format!("there are {} rows, and no place {place:?}: the file has changed", self.shard.rows());
             return Err(FormatError::damaged(self.shard.source.path(), what).record(position));
         }
         self.next = row;

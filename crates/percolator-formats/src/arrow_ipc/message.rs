@@ -153,7 +153,8 @@ pub(super) fn schema_of(
 ) -> Result<SchemaRef, FormatError> {
     let schema = schema.ok_or_else(|| source.damaged(at, "the schema is missing"))?;
     if !schema.endianness().equals_to_target_endianness() {
-        let what = "its numbers are big-endian, which are not read: write it again on a little-endian machine";
+        let what =
+            "its numbers are big-endian, which are not read: write it again on a little-endian machine";
         return Err(FormatError::refused(source.path(), what));
     }
     let schema: Result<Schema, String> =

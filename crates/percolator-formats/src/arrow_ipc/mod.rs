@@ -33,10 +33,12 @@ pub fn is(path: &Path, head: &[u8]) -> bool {
         let length = head.strip_prefix(&CONTINUATION)?.first_chunk::<4>()?;
         Some(i32::from_le_bytes(*length)).filter(|length| *length > 0 && length % 8 == 0)
     };
-    head.starts_with(MAGIC) || metadata(head).is_some() || (!head.is_empty() && has_extension(path, &EXTENSIONS))
+    head.starts_with(MAGIC)
+        || metadata(head).is_some()
+        || (!head.is_empty() && has_extension(path, &EXTENSIONS))
 }
 
-/// Opens a file or a stream, told apart by their first bytes, or all of a folder, in the order of their names.
+/// Opens a file or a stream, told apart by their first bytes, or all of a folder, ordered by their names.
 ///
 /// # Errors
 ///

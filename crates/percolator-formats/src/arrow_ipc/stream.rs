@@ -91,7 +91,8 @@ impl ArrowStream {
         }
         match message.header_type() {
             MessageHeader::Schema => {
-                let what = "a second schema stands in the stream: streams were put together, which is not read";
+                let what =
+                    "a second schema stands in the stream: streams were put together, which is not read";
                 Err(FormatError::refused(self.source.path(), what).byte(at))
             }
             MessageHeader::Tensor | MessageHeader::SparseTensor => {

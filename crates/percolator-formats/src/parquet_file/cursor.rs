@@ -49,7 +49,9 @@ impl ParquetCursor {
     /// Decodes the batch that has a row, unless it is decoded. Batches begin at multiples of their number of
     /// rows, however they are reached, so that rows that are read backwards are not decoded one by one.
     fn load(&mut self, group: usize, row: u64) -> Result<(), FormatError> {
-        let has = |batch: &Batch| batch.group == group && row.checked_sub(batch.first).is_some_and(|n| n < batch.rows);
+        let has = |batch: &Batch| {
+            batch.group == group && row.checked_sub(batch.first).is_some_and(|n| n < batch.rows)
+        };
         if self.batch.as_ref().is_some_and(has) {
             return Ok(());
         }
@@ -61,7 +63,11 @@ impl ParquetCursor {
             Some(reader) if reader.group == group && reader.next == first => reader,
             _ => {
                 let batches = self.shard.reader(group, first, batch_rows, &self.shard.mask);
-                Reader { group, next: first, batches: batches.map_err(|what| self.damaged(group, first, &what))? }
+                Reader {
+                    group,
+                    next: first,
+                    batches: batches.map_err(|what| self.damaged(group, first, &what))?,
+                }
             }
         };
         let due = self.shard.rows_of(group).saturating_sub(first).min(batch_rows as u64);
@@ -139,8 +145,10 @@ impl Cursor for ParquetCursor {
         let row = usize::try_from(row.saturating_sub(batch.first)).unwrap_or(usize::MAX);
         // The decoder builds its columns without validating them once more.
         let packed = &mut self.packed;
-        caught(|| pack_row(&batch.columns, &self.shard.columns.names, row, packed).map_err(|Fault(what)| what))
-            .map_err(|what| FormatError::damaged(self.shard.source.path(), what).record(position))?;
+        caught(|| {
+            pack_row(&batch.columns, &self.shard.columns.names, row, packed).map_err(|Fault(what)| what)
+        })
+        .map_err(|what| FormatError::damaged(self.shard.source.path(), what).record(position))?;
         self.next = position.saturating_add(1);
         Ok(Some(Record { key: Key::None, value: Lent::Buffer(&self.packed), place: [position, 0] }))
     }

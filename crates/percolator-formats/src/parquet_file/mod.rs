@@ -40,7 +40,9 @@ const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
 /// Whether it is a Parquet file.
 #[must_use]
 pub fn is(path: &Path, head: &[u8]) -> bool {
-    head.starts_with(MAGIC) || head.starts_with(b"PARE") || (!head.is_empty() && has_extension(path, &EXTENSIONS))
+    head.starts_with(MAGIC)
+        || head.starts_with(b"PARE")
+        || (!head.is_empty() && has_extension(path, &EXTENSIONS))
 }
 
 /// Opens a file, or all of a folder, in the order of their names.
@@ -78,9 +80,8 @@ impl ParquetShard {
         let reader_options = ArrowReaderOptions::new()
             .with_offset_index_policy(PageIndexPolicy::Optional)
             .with_column_index_policy(PageIndexPolicy::Skip);
-        let metadata = caught(|| {
-            ArrowReaderMetadata::load(&source, reader_options).map_err(|error| error.to_string())
-        });
+        let metadata =
+            caught(|| ArrowReaderMetadata::load(&source, reader_options).map_err(|error| error.to_string()));
         let metadata = metadata.map_err(|what| damaged(format!("the footer cannot be parsed: {what}")))?;
 
         let starts = check_footer(metadata.metadata(), footer).map_err(damaged)?;
@@ -135,15 +136,17 @@ fn check_ends(source: &ParquetSource) -> Result<u64, FormatError> {
     let head = source.bytes(0..end.min(4))?;
     let tail = source.bytes(end.saturating_sub(TAIL)..end)?;
     if head.starts_with(b"PARE") || tail.ends_with(b"PARE") {
-        return Err(FormatError::refused(source.path(), "it is encrypted, which is not read: decrypt it first"));
+        return Err(FormatError::refused(
+            source.path(),
+            "it is encrypted, which is not read: decrypt it first",
+        ));
     }
     if !head.starts_with(MAGIC) {
         return Err(damaged(0, "there is no PAR1 at the beginning: it is no Parquet file".to_owned()));
     }
     let length = tail.strip_suffix(MAGIC).and_then(|length| length.first_chunk::<4>());
     let Some(length) = length.map(|length| u64::from(u32::from_le_bytes(*length))) else {
-        let what = "there is no PAR1 at the end: it is cut, or still being written; copy it again from where it \
-                    came";
+        let what = "there is no PAR1 at the end: it is cut, or still being written; copy it again";
         return Err(damaged(end, what.to_owned()));
     };
     let start = end.saturating_sub(TAIL).checked_sub(length).filter(|start| *start >= 4);
@@ -158,12 +161,16 @@ fn check_ends(source: &ParquetSource) -> Result<u64, FormatError> {
             Err(FormatError::refused(source.path(), what).byte(start))
         }
         Ok(_) => Ok(start),
-        Err(ThriftFault::Cut) => Err(damaged(start, "the footer cannot be parsed: it ends too early".to_owned())),
-        Err(ThriftFault::Damaged(what)) => Err(damaged(start, format!("the footer cannot be parsed: {what}"))),
+        Err(ThriftFault::Cut) => {
+            Err(damaged(start, "the footer cannot be parsed: it ends too early".to_owned()))
+        }
+        Err(ThriftFault::Damaged(what)) => {
+            Err(damaged(start, format!("the footer cannot be parsed: {what}")))
+        }
     }
 }
 
-/// Compares the numbers of a footer with each other and with the file; returns the rows before each row group.
+/// Compares the numbers of a footer with each other and with the file; returns the rows before each group.
 fn check_footer(metadata: &ParquetMetaData, footer: u64) -> Result<Vec<u64>, String> {
     let mut starts = vec![0_u64];
     let mut before = 0_u64;
@@ -196,7 +203,8 @@ fn check_group(group: &RowGroupMetaData, footer: u64) -> Result<(), String> {
             let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
             let bytes = chunk.compressed_size();
             return Err(format!(
-                "column {name:?} has {bytes} bytes from byte {start} on, and the footer begins at byte {footer}"
+                "column {name:?} has {bytes} bytes from byte {start} on, and the footer begins at byte \
+                 {footer}"
             ));
         }
         let flat = chunk.column_descr().max_rep_level() == 0;

@@ -72,8 +72,7 @@ impl Group<'_> {
     }
 
     fn damaged(self, chunk: &ColumnChunkMetaData, at: u64, what: &str) -> FormatError {
-        let what =
-            format!("column {:?} of row group {}: {what}", chunk.column_path().string(), self.number);
+        let what = format!("column {:?} of row group {}: {what}", chunk.column_path().string(), self.number);
         FormatError::damaged(self.source.path(), what).byte(at)
     }
 
@@ -113,11 +112,8 @@ impl Group<'_> {
             at = end;
         }
         if u64::try_from(chunk.num_values()) != Ok(sums.values) {
-            let what = format!(
-                "its pages have {} values, and the footer says {}",
-                sums.values,
-                chunk.num_values()
-            );
+            let what =
+                format!("its pages have {} values, and the footer says {}", sums.values, chunk.num_values());
             return Err(self.damaged(chunk, place.start, &what));
         }
         self.check_index(chunk, leaf, &sums)?;

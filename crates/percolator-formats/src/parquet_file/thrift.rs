@@ -236,6 +236,7 @@ pub(super) fn page_head(bytes: &[u8]) -> Result<PageHead, ThriftFault> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "bytes that the tests make")]
 mod tests {
     use super::*;
 
@@ -262,8 +263,10 @@ mod tests {
         assert!(matches!(page_head(&[0x15, 0, 0x15, 1, 0x15, 2, 0]), Err(ThriftFault::Damaged(_))));
         assert!(matches!(page_head(&[0x1E]), Err(ThriftFault::Damaged(_))));
         assert!(matches!(page_head(&[0x15; 32]), Err(ThriftFault::Damaged(_) | ThriftFault::Cut)));
-        assert!(matches!(page_head(&[0x35, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80]),
-            Err(ThriftFault::Damaged(_))));
+        assert!(matches!(
+            page_head(&[0x35, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80]),
+            Err(ThriftFault::Damaged(_))
+        ));
     }
 
     #[test]
