@@ -328,11 +328,10 @@ fn put_list(values: &ArrayRef, range: Range<usize>, fixed: bool, into: &mut Vec<
         return Ok(());
     }
     let nested = matches!(values.data_type(), DataType::FixedSizeList(..));
-    if fixed || !nested {
-        if let Some(array) = array_of(values, range.clone(), Shape::from_slice(&[length as u64])) {
-            pack(&Value::Array(array), into);
-            return Ok(());
-        }
+    let shape = Shape::from_slice(&[length as u64]);
+    if let Some(array) = array_of(values, range.clone(), shape).filter(|_| fixed || !nested) {
+        pack(&Value::Array(array), into);
+        return Ok(());
     }
     let mut result = Ok(());
     framed(packed::LIST, into, |into| result = range.into_iter().try_for_each(|row| put(values, row, into)));
@@ -354,7 +353,7 @@ fn put_map(map: &arrow_array::MapArray, range: Range<usize>, into: &mut Vec<u8>)
     result
 }
 
-/// Numbers as an array, if they are numbers and none of them is null; those of fixed lists in each other, too.
+/// Numbers as an array, if none of them is null; those of fixed lists in each other, too.
 fn array_of(values: &ArrayRef, range: Range<usize>, mut shape: Shape) -> Option<Array<'_>> {
     if has_null(values, &range) {
         return None;

@@ -1,10 +1,11 @@
 //! Folders of Hugging Face's `save_to_disk`.
 #![cfg(feature = "arrow")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, too")]
 
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use common::{case, check, damaged, golden, rows_of};
@@ -17,7 +18,7 @@ fn with_split(split: &str) -> Options {
 }
 
 /// The number of records of a folder.
-fn records(folder: &PathBuf, options: &Options) -> usize {
+fn records(folder: &Path, options: &Options) -> usize {
     let shards = hugging_face::open(folder, options).unwrap();
     let count = |shard: &Arc<dyn Shard>| {
         let mut cursor = Arc::clone(shard).cursor().unwrap();

@@ -95,8 +95,7 @@ fn footer(source: &ArrowSource, options: &Options) -> Result<FooterTable, Format
     let end = source.bytes();
     let tail = source.buffer(end.saturating_sub(10)..end)?;
     let Some(length) = tail.strip_suffix(MAGIC).and_then(|length| length.first_chunk::<4>()) else {
-        let what = "there is no ARROW1 at the end: it is cut, or still being written; copy it again from where \
-                    it came";
+        let what = "there is no ARROW1 at the end: it is cut, or still being written; copy it again";
         return Err(source.damaged(end, what));
     };
     let length = i32::from_le_bytes(*length);

@@ -38,7 +38,7 @@ pub fn is(path: &Path, head: &[u8]) -> bool {
         || (!head.is_empty() && has_extension(path, &EXTENSIONS))
 }
 
-/// Opens a file or a stream, told apart by their first bytes, or all of a folder, in the order of their names.
+/// Opens a file or a stream, told apart by their first bytes, or all of a folder, ordered by their names.
 ///
 /// # Errors
 ///

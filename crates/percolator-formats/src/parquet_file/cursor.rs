@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::{
 use super::ParquetShard;
 use crate::columns::pack_row;
 use crate::table_files::caught;
-use crate::{Cursor, FormatError, Key, Lent, Place, Record};
+use crate::{Cursor, Fault, FormatError, Key, Lent, Place, Record};
 
 pub(super) struct ParquetCursor {
     shard: Arc<ParquetShard>,
@@ -143,9 +143,12 @@ impl Cursor for ParquetCursor {
         self.load(group, row).map_err(|error| error.record(position))?;
         let Some(batch) = &self.batch else { return Ok(None) };
         let row = usize::try_from(row.saturating_sub(batch.first)).unwrap_or(usize::MAX);
-        pack_row(&batch.columns, &self.shard.columns.names, row, &mut self.packed).map_err(|fault| {
-            FormatError::damaged(self.shard.source.path(), fault.to_string()).record(position)
-        })?;
+        // The decoder builds its columns without validating them once more.
+        let packed = &mut self.packed;
+        caught(|| {
+            pack_row(&batch.columns, &self.shard.columns.names, row, packed).map_err(|Fault(what)| what)
+        })
+        .map_err(|what| FormatError::damaged(self.shard.source.path(), what).record(position))?;
         self.next = position.saturating_add(1);
         Ok(Some(Record { key: Key::None, value: Lent::Buffer(&self.packed), place: [position, 0] }))
     }

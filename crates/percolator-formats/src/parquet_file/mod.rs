@@ -146,8 +146,7 @@ fn check_ends(source: &ParquetSource) -> Result<u64, FormatError> {
     }
     let length = tail.strip_suffix(MAGIC).and_then(|length| length.first_chunk::<4>());
     let Some(length) = length.map(|length| u64::from(u32::from_le_bytes(*length))) else {
-        let what = "there is no PAR1 at the end: it is cut, or still being written; copy it again from where it \
-                    came";
+        let what = "there is no PAR1 at the end: it is cut, or still being written; copy it again";
         return Err(damaged(end, what.to_owned()));
     };
     let start = end.saturating_sub(TAIL).checked_sub(length).filter(|start| *start >= 4);
@@ -171,7 +170,7 @@ fn check_ends(source: &ParquetSource) -> Result<u64, FormatError> {
     }
 }
 
-/// Compares the numbers of a footer with each other and with the file; returns the rows before each row group.
+/// Compares the numbers of a footer with each other and with the file; returns the rows before each group.
 fn check_footer(metadata: &ParquetMetaData, footer: u64) -> Result<Vec<u64>, String> {
     let mut starts = vec![0_u64];
     let mut before = 0_u64;
@@ -204,7 +203,8 @@ fn check_group(group: &RowGroupMetaData, footer: u64) -> Result<(), String> {
             let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
             let bytes = chunk.compressed_size();
             return Err(format!(
-                "column {name:?} has {bytes} bytes from byte {start} on, and the footer begins at byte {footer}"
+                "column {name:?} has {bytes} bytes from byte {start} on, and the footer begins at byte \
+                 {footer}"
             ));
         }
         let flat = chunk.column_descr().max_rep_level() == 0;

@@ -236,6 +236,7 @@ pub(super) fn page_head(bytes: &[u8]) -> Result<PageHead, ThriftFault> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "bytes that the tests make")]
 mod tests {
     use super::*;
 
