@@ -8,15 +8,15 @@
 //! Nothing that a file states is trusted: a length is compared with what is there before it is used, a count
 //! that stands in two places is compared, and damage is an error with file, offset and record.
 
+pub mod array_record;
 #[cfg(feature = "arrow")]
 pub mod arrow_ipc;
+pub mod bagz;
 pub mod class_folder;
 #[cfg(feature = "columns")]
 mod columns;
 pub mod csv;
 mod data_set;
-pub mod array_record;
-pub mod bagz;
 mod error;
 #[cfg(feature = "feed")]
 pub mod feed;

@@ -255,8 +255,6 @@ fn arrays_side_by_side_are_parts() {
     let mut some = Options::default();
     some.parts = Some(vec!["label".to_owned()]);
     assert_eq!(records(join(&uneven, &some)).unwrap()[1], json!({"label": row([3, 4], 8)["label"]}));
-    some.parts = Some(vec!["depth".to_owned()]);
-    fails(join(&uneven, &some), &["no array \"depth\"", "image, label, short"]);
     fails(join(&[paths[0].clone(), paths[0].clone()], &Options::default()), &["two arrays", "image"]);
     fails(join(&[], &Options::default()), &["no array"]);
 }
