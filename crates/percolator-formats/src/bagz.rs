@@ -281,7 +281,7 @@ impl Shard for BagShard {
     }
 
     fn grammar(&self) -> Arc<dyn Grammar> {
-        Arc::new(RawGrammar)
+        Arc::new(RawGrammar { tells_text: false })
     }
 
     fn cursor(self: Arc<Self>) -> Result<Box<dyn Cursor>, FormatError> {

@@ -324,13 +324,14 @@ fn put_list(values: &ArrayRef, range: Range<usize>, fixed: bool, into: &mut Vec<
     if matches!(values.data_type(), DataType::Boolean) && !has_null(values, &range) {
         let truths: Vec<u8> = range.map(|row| u8::from(values.as_boolean().value(row))).collect();
         let shape = Shape::from_slice(&[length as u64]);
-        pack(&Value::Array(Array { dtype: ElementType::Bool, shape, bytes: truths.into() }), into);
+        pack(&Value::Listed(Array { dtype: ElementType::Bool, shape, bytes: truths.into() }), into);
         return Ok(());
     }
     let nested = matches!(values.data_type(), DataType::FixedSizeList(..));
     let shape = Shape::from_slice(&[length as u64]);
     if let Some(array) = array_of(values, range.clone(), shape).filter(|_| fixed || !nested) {
-        pack(&Value::Array(array), into);
+        let is_listed = !fixed && values.data_type().is_integer();
+        pack(&if is_listed { Value::Listed(array) } else { Value::Array(array) }, into);
         return Ok(());
     }
     let mut result = Ok(());

@@ -92,6 +92,15 @@ fn take_header(
         );
         return Err(Wrong::new(0, what));
     }
+    if let ([only], None) = (&*first, header)
+        && let Some(other) = [';', '\t', '|'].into_iter().find(|other| only.contains(*other))
+    {
+        let what = format!(
+            "the only column would have the name {only:?}: set delimiter={}, or header=true if it has",
+            if other == '\t' { "tab".to_owned() } else { other.to_string() }
+        );
+        return Err(Wrong::new(0, what));
+    }
     Ok((first, true))
 }
 

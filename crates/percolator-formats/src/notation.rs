@@ -3,8 +3,8 @@
 //! `{"n": 0, "key": "000000", "parts": {"jpg": {"$bytes": 1234, "sha256": "..."}, "cls": "3"}}`: text, truth
 //! values and null are JSON's own; integers too, or text beyond 2^53; bytes are `{"$bytes": length}` with
 //! `hex` (up to 32 bytes) or `sha256`; numbers of a stated type are `{"$array": NumPy's name, "shape"}` with
-//! `values` (up to 16), `le_hex` (what JSON has no number for), or `sha256_le`, a hash of the little-endian
-//! bytes in C order. Bytes that are an NPY file have its array as `decoded`, too.
+//! `values` (up to 16), `le_hex` (up to 32 bytes, and what JSON has no number for), or `sha256_le`, a hash of
+//! the little-endian bytes in C order. Bytes that are an NPY file have its array as `decoded`, too.
 
 use std::path::Path;
 
@@ -57,6 +57,7 @@ pub fn value(value: &Value<'_>) -> Json {
         Value::Number(text) | Value::Text(text) => Json::from(text.as_ref()),
         Value::Bytes(value) => bytes(value),
         Value::Array(value) => array(value),
+        Value::Listed(value) => listed(value),
         Value::List(values) => values.iter().map(self::value).collect(),
         Value::Struct(values) => Json::Object(
             values.iter().map(|(name, part)| (name.clone().into_owned(), self::value(part))).collect(),
@@ -77,13 +78,24 @@ fn bytes(bytes: &[u8]) -> Json {
     shown
 }
 
+/// Integers, beyond 2^53 as text, or truth values.
+fn listed(array: &Array<'_>) -> Json {
+    let numbers = numbers(array.dtype, &array.bytes).unwrap_or_default().into_iter();
+    let exact = |number: Json| match (number.as_i64(), number.as_u64()) {
+        (Some(number), _) => value(&Value::Int(number)),
+        (None, Some(number)) => value(&Value::UInt(number)),
+        (None, None) => number,
+    };
+    numbers.map(exact).collect()
+}
+
 fn array(array: &Array<'_>) -> Json {
     let Array { dtype, shape, bytes } = array;
     let (dtype_name, shape) = (dtype.numpy(), shape.as_slice());
     let values = if array.elements() <= VALUES_MAX { numbers(*dtype, bytes) } else { None };
     match values {
         Some(values) => json!({"$array": dtype_name, "shape": shape, "values": values}),
-        None if array.elements() <= VALUES_MAX => {
+        None if array.elements() <= VALUES_MAX || bytes.len() <= HEX_MAX => {
             json!({"$array": dtype_name, "shape": shape, "le_hex": hex(bytes)})
         }
         None => json!({"$array": dtype_name, "shape": shape, "sha256_le": hash(bytes)}),

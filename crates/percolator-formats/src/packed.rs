@@ -1,4 +1,5 @@
-//! One encoding of a record whose parts lie apart: columns of a table, arrays side by side, files of a folder.
+//! One encoding of a record whose parts lie apart: columns of a table, arrays side by side, files of a
+//! folder.
 //!
 //! A cursor packs the parts of a record, one after the other, in the order of the grammar's names; a
 //! [`PackedGrammar`] finds them. A value is a byte that says what it is, the length of the rest in 8 bytes,
@@ -21,6 +22,7 @@ const BYTES: u8 = 8;
 const ARRAY: u8 = 9;
 pub(crate) const LIST: u8 = 10;
 pub(crate) const STRUCT: u8 = 11;
+const LISTED: u8 = 12;
 
 const TYPES: [ElementType; 15] = [
     ElementType::Bool,
@@ -53,6 +55,7 @@ pub fn pack(value: &Value<'_>, into: &mut Vec<u8>) {
         Value::Text(_) => TEXT,
         Value::Bytes(_) => BYTES,
         Value::Array(_) => ARRAY,
+        Value::Listed(_) => LISTED,
         Value::List(_) => LIST,
         Value::Struct(_) => STRUCT,
     };
@@ -63,7 +66,7 @@ pub fn pack(value: &Value<'_>, into: &mut Vec<u8>) {
         Value::Float(number) => into.extend_from_slice(&number.to_le_bytes()),
         Value::Number(text) | Value::Text(text) => into.extend_from_slice(text.as_bytes()),
         Value::Bytes(bytes) => into.extend_from_slice(bytes),
-        Value::Array(array) => {
+        Value::Array(array) | Value::Listed(array) => {
             let dtype = TYPES.iter().position(|dtype| *dtype == array.dtype).unwrap_or_default();
             into.push(u8::try_from(dtype).unwrap_or_default());
             into.extend_from_slice(&(array.shape.len() as u64).to_le_bytes());
@@ -116,6 +119,7 @@ fn unpacked(tag: u8, rest: &[u8]) -> Result<Value<'_>, Fault> {
         TEXT => Value::Text(text()?),
         BYTES => Value::Bytes(Cow::Borrowed(rest)),
         ARRAY => Value::Array(array(rest).ok_or_else(wrong)?),
+        LISTED => Value::Listed(array(rest).ok_or_else(wrong)?),
         LIST => {
             let (mut rest, mut values) = (rest, Vec::new());
             while !rest.is_empty() {

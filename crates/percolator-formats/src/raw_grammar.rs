@@ -6,9 +6,21 @@ use crate::{Fault, Grammar, Part, Value};
 
 /// A record as it is: the part `record`.
 #[derive(Debug)]
-pub(crate) struct RawGrammar;
+pub(crate) struct RawGrammar {
+    /// Whether what is UTF-8 is text.
+    pub(crate) tells_text: bool,
+}
 
 const RECORD: &str = "record";
+
+impl RawGrammar {
+    fn value<'a>(&self, record: &'a [u8]) -> Value<'a> {
+        match std::str::from_utf8(record) {
+            Ok(text) if self.tells_text => Value::Text(Cow::Borrowed(text)),
+            _ => Value::Bytes(Cow::Borrowed(record)),
+        }
+    }
+}
 
 impl Grammar for RawGrammar {
     fn description(&self) -> String {
@@ -20,10 +32,10 @@ impl Grammar for RawGrammar {
     }
 
     fn parts<'a>(&'a self, value: &'a [u8]) -> Result<Vec<Part<'a>>, Fault> {
-        Ok(vec![(Cow::Borrowed(RECORD), Value::Bytes(Cow::Borrowed(value)))])
+        Ok(vec![(Cow::Borrowed(RECORD), self.value(value))])
     }
 
     fn part<'a>(&'a self, value: &'a [u8], name: &str) -> Result<Option<Value<'a>>, Fault> {
-        Ok((name == RECORD).then_some(Value::Bytes(Cow::Borrowed(value))))
+        Ok((name == RECORD).then(|| self.value(value)))
     }
 }

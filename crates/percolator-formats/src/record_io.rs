@@ -227,7 +227,7 @@ impl Shard for RecShard {
     }
 
     fn grammar(&self) -> Arc<dyn Grammar> {
-        if self.image { Arc::new(RecImageGrammar) } else { Arc::new(RawGrammar) }
+        if self.image { Arc::new(RecImageGrammar) } else { Arc::new(RawGrammar { tells_text: true }) }
     }
 
     fn cursor(self: Arc<Self>) -> Result<Box<dyn Cursor>, FormatError> {

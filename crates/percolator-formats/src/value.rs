@@ -29,6 +29,8 @@ pub enum Value<'a> {
     Bytes(Cow<'a, [u8]>),
     /// Numbers of one type.
     Array(Array<'a>),
+    /// Integers or truth values of a list: of one type, but without a shape of their own.
+    Listed(Array<'a>),
     /// Values in order.
     List(Vec<Value<'a>>),
     /// Named values, in the order in which they are stored.
@@ -50,6 +52,7 @@ impl Value<'_> {
             Value::Text(value) => Value::Text(text(value)),
             Value::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
             Value::Array(array) => Value::Array(array.into_owned()),
+            Value::Listed(array) => Value::Listed(array.into_owned()),
             Value::List(values) => Value::List(values.into_iter().map(Value::into_owned).collect()),
             Value::Struct(members) => Value::Struct(
                 members.into_iter().map(|(name, value)| (text(name), value.into_owned())).collect(),

@@ -28,19 +28,20 @@ fn with(options: &Options, settings: &[(&str, &str)]) -> Options {
 }
 
 /// Cases that are refused, with what is said.
-const REFUSED: [(&str, &[&str]); 8] = [
+const REFUSED: [(&str, &[&str]); 6] = [
     ("wds_sparse_gnu", &["sparse.bin", "is sparse (GNU, type S)"]),
     ("wds_sparse_pax1", &["sparse.bin", "is sparse (PAX, GNU.sparse."]),
     ("wds_sparse_pax01", &["sparse.bin", "is sparse (PAX, GNU.sparse."]),
     ("wds_sparse_pax00", &["is sparse (PAX, GNU.sparse."]),
     ("wds_duplicate", &["000000.txt", "second one of its record", "\"txt\""]),
     ("wds_cat_two", &["data follow the end mark at byte 10240", "tar -xif"]),
+];
+
+/// Cases whose keys come back.
+const RUNS: [(&str, &[&str]); 2] = [
     ("wds_keys", &["the key dir.x/a comes back", "byte 0"]),
     ("wds_by_ext", &["record 4", "the key 000000 comes back", "byte 0", "group=shard"]),
 ];
-
-/// Cases whose keys come back, as WebDataset reads them.
-const RUNS: [&str; 2] = ["wds_by_ext", "wds_keys"];
 
 #[test]
 fn tars_of_every_writer_are_read() {
@@ -57,7 +58,7 @@ fn tars_of_every_writer_are_read() {
         check(case, &|options| open_all(case, options));
         read += 1;
     }
-    assert_eq!(read, 23);
+    assert_eq!(read, 25);
 }
 
 #[test]
@@ -73,14 +74,19 @@ fn what_is_not_read_is_refused_by_name() {
     }
 }
 
+/// Each run is a record, as in WebDataset, unless it is asked for more.
 #[test]
-fn runs_are_records_as_webdataset_has_them_if_that_is_asked_for() {
-    for name in RUNS {
-        check(case(name), &|options| open_all(case(name), &with(options, &[("group", "run")])));
+fn a_key_that_comes_back_is_an_error_if_that_is_asked_for() {
+    for (name, words) in RUNS {
+        let once = options(Access::Mapped, &[("group", "once")]);
+        let error = records(&files_of(case(name))[0], &once, &tar::open).unwrap_err();
+        for word in words {
+            assert!(error.contains(word), "{name}: no {word:?} in {error}");
+        }
     }
     // All cases whose keys do not come back read the same.
     let other = case("wds_reordered");
-    check(other, &|options| open_all(other, &with(options, &[("group", "run")])));
+    check(other, &|options| open_all(other, &with(options, &[("group", "once")])));
 }
 
 #[test]
@@ -359,7 +365,7 @@ fn settings_are_checked() {
     let file = golden("webdataset/gnutar_ustar.tar");
     for (settings, words) in [
         (&[("groups", "run")][..], "\"groups\""),
-        (&[("group", "all")], "run or shard"),
+        (&[("group", "all")], "run, once or shard"),
         (&[("group", "run"), ("group", "shard")], "given twice"),
     ] {
         let error = tar::open(&file, &options(Access::Read, settings)).unwrap_err().to_string();

@@ -165,7 +165,7 @@ fn part_of<'a>(value: Value<'a>, name: &str) -> Result<Option<Part<'a>>, PartFau
             return part_of(array, name);
         }
         Value::Bytes(bytes) => Part::Bytes(bytes),
-        Value::Array(array) => numbers(array, name)?,
+        Value::Array(array) | Value::Listed(array) => numbers(array, name)?,
         Value::List(values) => listed(&values, name)?,
         Value::Struct(members) => {
             let names: Vec<_> = members.iter().map(|(member, _)| format!("{name}.{member}")).collect();

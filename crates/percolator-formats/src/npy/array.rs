@@ -239,7 +239,7 @@ pub(super) fn value_of(bytes: &[u8]) -> Result<Value<'_>, crate::Fault> {
         }
     }
     form::swap(&mut copy, header.element_bytes(), &header.swaps);
-    whole.value(&copy).map(form::owned)
+    whole.value(&copy).map(Value::into_owned)
 }
 
 #[cfg(test)]

@@ -234,27 +234,6 @@ fn wide(bytes: &[u8]) -> Result<String, Fault> {
         .collect()
 }
 
-/// A value that borrows nothing.
-pub(super) fn owned(value: Value<'_>) -> Value<'static> {
-    match value {
-        Value::Null => Value::Null,
-        Value::Bool(truth) => Value::Bool(truth),
-        Value::Int(number) => Value::Int(number),
-        Value::UInt(number) => Value::UInt(number),
-        Value::Float(number) => Value::Float(number),
-        Value::Number(text) => Value::Number(Cow::Owned(text.into_owned())),
-        Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
-        Value::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
-        Value::Array(Array { dtype, shape, bytes }) => {
-            Value::Array(Array { dtype, shape, bytes: Cow::Owned(bytes.into_owned()) })
-        }
-        Value::List(values) => Value::List(values.into_iter().map(owned).collect()),
-        Value::Struct(values) => Value::Struct(
-            values.into_iter().map(|(name, value)| (Cow::Owned(name.into_owned()), owned(value))).collect(),
-        ),
-    }
-}
-
 /// The product of extents; `None` if it exceeds the address space.
 pub(super) fn elements(shape: &[u64]) -> Option<usize> {
     shape.iter().try_fold(1_usize, |product, &extent| product.checked_mul(usize::try_from(extent).ok()?))

@@ -4,8 +4,9 @@
 //! field. A record is lent as the piece of the tar from its first member's header on. What WebDataset passes
 //! over is passed over, and said in a warning: links, and names without a key or a field.
 //!
-//! A key that comes back after others is an error, unless the setting `group` says otherwise: `run` takes
-//! each run for a record, as WebDataset does; `shard` makes one record of all members with one key.
+//! A key may come back after others: each run is a record, as in WebDataset, and a warning names both places.
+//! The setting `group` says otherwise: `once` makes it an error, and `shard` makes one record of all members
+//! with one key.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -43,10 +44,10 @@ pub use self::dali::{DaliMember, DaliSample, dali_index};
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
     let settings = KnownSettings::of(path, "tar", options, &["group"])?;
     let group = match settings.get("group") {
-        None => TarGroup::Once,
-        Some("run") => TarGroup::Run,
+        None | Some("run") => TarGroup::Run,
+        Some("once") => TarGroup::Once,
         Some("shard") => TarGroup::Shard,
-        Some(other) => return Err(settings.refuse("group", other, "run or shard")),
+        Some(other) => return Err(settings.refuse("group", other, "run, once or shard")),
     };
     if !path.is_dir() {
         return Ok(vec![open_file(path, options, group)?]);
@@ -96,8 +97,13 @@ fn tars_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 fn open_file(path: &Path, options: &Options, group: TarGroup) -> Result<Arc<dyn Shard>, FormatError> {
     let file = Arc::new(DataFile::open(path, options.access)?);
     let packing = Packing::of_file(&file)?;
-    let shard =
-        TarShard { file, packing, may_come_back: group == TarGroup::Run, warned: AtomicBool::new(false) };
+    let shard = TarShard {
+        file,
+        packing,
+        may_come_back: group != TarGroup::Once,
+        warned: AtomicBool::new(false),
+        warned_of_key: AtomicBool::new(false),
+    };
     match group {
         TarGroup::Once | TarGroup::Run => Ok(Arc::new(shard)),
         TarGroup::Shard => Ok(Arc::new(GroupedTarShard::new(shard, options.parts.as_deref())?)),
@@ -124,6 +130,8 @@ struct TarShard {
     may_come_back: bool,
     /// Whether it was said what is passed over.
     warned: AtomicBool,
+    /// Whether it was said that a key comes back.
+    warned_of_key: AtomicBool,
 }
 
 impl TarShard {
@@ -250,10 +258,14 @@ impl TarCursor {
         if let Some(due) = self.due.filter(|due| *due != length) {
             return Err(self.changed(first.start, due, length));
         }
-        if !self.shard.may_come_back
-            && let Some(before) = self.keys.add(&self.key, first.start)
-        {
-            return Err(self.comes_back(before, first.start));
+        if let Some(before) = self.keys.add(&self.key, first.start) {
+            let error = self.comes_back(before, first.start);
+            if !self.shard.may_come_back {
+                return Err(error);
+            }
+            if !self.shard.warned_of_key.swap(true, Ordering::Relaxed) {
+                tracing::warn!("{error}");
+            }
         }
         self.begin = last.next;
         Ok(Some([first.start, length]))
@@ -272,8 +284,8 @@ impl TarCursor {
     fn comes_back(&self, before: u64, at: u64) -> FormatError {
         let what = format!(
             "the key {} comes back after others: its members lie at byte {before} and at byte {at}. Pack the \
-             tar with its members sorted by name, or set group=shard for one record of all of them, or \
-             group=run for a record of each run",
+             tar with its members sorted by name, or set group=shard for one record of all of them; a record \
+             of each run, as WebDataset has it, is group=run",
             shown::bytes(&self.key)
         );
         self.damaged(what, at)
