@@ -1,18 +1,16 @@
 //! JSON Lines: each line is a JSON value. Plain, `.gz` or `.zst`.
 //!
 //! A record is the line. If it is an object, its members are the parts; any other value is one part, `value`.
-//! The value is parsed by who uses it: a fault in it has the column, and [`line_of`] finds the line.
+//! The value is parsed by who uses it: a fault in it has the column, and [`Shard::line`] finds the line.
 
 use std::path::Path;
 use std::sync::Arc;
-
-use percolator_files::Access;
 
 use crate::json;
 use crate::known_settings::KnownSettings;
 use crate::text::{TextFormat, TextShard, Wrong, line_end};
 use crate::unpack::Packing;
-use crate::{DataFile, Fault, FormatError, Grammar, Options, Part, Place, Shard, Value};
+use crate::{Fault, FormatError, Grammar, Options, Part, Shard, Value};
 
 /// The part of a record that is no object.
 const VALUE: &str = "value";
@@ -34,15 +32,6 @@ pub fn is(path: &Path, _head: &[u8]) -> bool {
     let name = Packing::inner_name(path);
     let extension = name.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     ["jsonl", "ndjson"].iter().any(|known| extension.eq_ignore_ascii_case(known))
-}
-
-/// The line, from 1, of a record of a plain file, for messages: it counts the lines before.
-///
-/// # Errors
-///
-/// [`FormatError`] if the file cannot be read.
-pub fn line_of(path: &Path, place: Place) -> Result<u64, FormatError> {
-    crate::window::line_at(&DataFile::open(path, Access::Read)?, place[0])
 }
 
 /// Finds the members of a line's object.

@@ -66,6 +66,12 @@ pub trait Shard: Send + Sync + fmt::Debug {
         Ok([position, 0])
     }
 
+    /// The line, from 1, of a record of a text file, for messages; `None` of other files, and where it cannot
+    /// be read.
+    fn line(&self, _place: Place) -> Option<u64> {
+        None
+    }
+
     /// Finds the parts in a record's bytes. Shards with equal [descriptions](Grammar::description) have
     /// interchangeable grammars.
     fn grammar(&self) -> Arc<dyn Grammar>;

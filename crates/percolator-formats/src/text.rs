@@ -172,6 +172,11 @@ impl<F: TextFormat> Shard for TextShard<F> {
         }
     }
 
+    fn line(&self, [begin, _]: Place) -> Option<u64> {
+        // Of a compressed file, the place counts unpacked bytes.
+        if self.packing.is_some() { None } else { line_at(&self.file, begin).ok() }
+    }
+
     fn grammar(&self) -> Arc<dyn Grammar> {
         Arc::clone(&self.format) as _
     }

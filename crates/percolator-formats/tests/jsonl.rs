@@ -8,6 +8,8 @@ use std::fs;
 
 use common::{case, cases, check, damaged, files_of, name, rows_of};
 use mutations::{made, options, records, survives};
+use std::sync::Arc;
+
 use percolator_files::Access;
 use percolator_formats::{Seeks, jsonl};
 use serde_json::json;
@@ -124,14 +126,14 @@ fn the_line_of_a_fault_is_found() {
     let file = &variant.files()[0];
     let shard = jsonl::open(file, &options(Access::Mapped, &[])).unwrap().remove(0);
     let grammar = shard.grammar();
-    let mut cursor = shard.cursor().unwrap();
+    let mut cursor = Arc::clone(&shard).cursor().unwrap();
     let place = loop {
         let record = cursor.advance().unwrap().unwrap();
         if grammar.parts(record.value.bytes()).is_err() {
             break record.place;
         }
     };
-    assert_eq!(jsonl::line_of(file, place).unwrap(), 6);
+    assert_eq!(shard.line(place), Some(6));
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
 use percolator_files::shown;
 use percolator_formats::feed::parts_of_record;
-use percolator_formats::{Key, Part, Shard};
+use percolator_formats::{FormatError, Key, Part, Shard};
 
 use crate::args::OpenArgs;
 use crate::args::formats::FormatArgs;
@@ -100,9 +100,13 @@ impl Visitor<'_, '_> {
         while self.state == Visit::GoesOn {
             let Some(record) = cursor.advance()? else { break };
             if self.is_wanted(&record.key) {
-                let parts = grammar
-                    .parts(record.value.bytes())
-                    .with_context(|| format!("{}: record {}", shown::path(shard.path()), self.number))?;
+                let parts = grammar.parts(record.value.bytes()).map_err(|fault| {
+                    let error = FormatError::damaged(shard.path(), fault.to_string()).record(self.number);
+                    match shard.line(record.place) {
+                        Some(line) => error.line(line),
+                        None => error,
+                    }
+                })?;
                 self.pass(&record.key, &parts)?;
             }
             self.number += 1;

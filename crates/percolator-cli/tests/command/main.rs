@@ -49,6 +49,7 @@ mod dumps;
 mod example;
 mod exit_codes;
 mod feed;
+mod formats;
 mod full_disk;
 #[path = "../../../percolator-image/tests/image/giant.rs"]
 mod giant;

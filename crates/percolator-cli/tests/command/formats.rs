@@ -1,0 +1,150 @@
+//! Data of other libraries: printed, taken apart, fed.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::common;
+
+/// A golden file of the package that reads it.
+fn golden(path: &str) -> PathBuf {
+    common::repository().join("crates/percolator-formats/tests/data/golden").join(path)
+}
+
+fn percolator(arguments: &[&str]) -> Output {
+    let golden = golden("");
+    Command::new(env!("CARGO_BIN_EXE_percolator")).args(arguments).current_dir(golden).output().unwrap()
+}
+
+fn said(arguments: &[&str]) -> String {
+    let output = percolator(arguments);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), &*error), (Some(0), ""), "{arguments:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = percolator(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn lines(arguments: &[&str]) -> Vec<Value> {
+    said(arguments).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn records_are_printed_with_their_parts() {
+    let shards = lines(&["cat", "webdataset/shard-{000000..000002}.tar", "--json"]);
+    assert_eq!(shards.len(), 12);
+    for (number, line) in shards.iter().enumerate() {
+        assert_eq!(line["n"], number);
+        let picture = ["jpg", "png"].iter().find_map(|part| line["parts"][part]["$bytes"].as_u64());
+        assert!(picture.unwrap() > 100, "{line}");
+    }
+    let one = lines(&["cat", "webdataset/shard-*.tar", "--json", "--record", "5"]);
+    assert_eq!(one, [shards[5].clone()]);
+    let key = shards[7]["key"].as_str().unwrap();
+    assert_eq!(lines(&["cat", "webdataset/shard-*.tar", "--json", "--record", key]), [shards[7].clone()]);
+    let two = lines(&["cat", "parquet/full_snappy.parquet", "--json", "--head", "2"]);
+    assert_eq!(two.len(), 2);
+    assert_eq!(two[0]["parts"]["ints"], json!([7435, 18191, 7465, 27209, 58614, 8042, 22998]));
+    let text = said(&["cat", "jsonl/plain.jsonl", "--head", "1"]);
+    assert!(text.starts_with("0\n    key    \"000000\"\n    label  9\n"), "{text}");
+    let pairs = lines(&["cat", "lmdb/ocr", "--json", "--head", "1"]);
+    assert_eq!((&pairs[0]["key"], &pairs[0]["parts"]["label"]), (&json!(1), &json!("signal semi;colon 🧭")));
+    let refused = refused(&["cat", "webdataset/shard-*.tar", "--record", "12"]);
+    assert!(refused.contains("there is no record \"12\" among 12 records"), "{refused}");
+}
+
+#[test]
+fn records_of_percolators_own_databases_are_printed() {
+    let data = common::repository().join("tests/data/golden/raw_lmdb");
+    let lines = lines(&["cat", data.to_str().unwrap(), "--json", "--head", "1"]);
+    let parts = lines[0]["parts"].as_object().unwrap();
+    assert!(["channels", "height", "width", "label", "data"].iter().all(|part| parts.contains_key(*part)));
+}
+
+#[test]
+fn a_part_is_written_as_it_is_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("picture.jpg");
+    let arguments = [
+        "extract",
+        "parquet/hf_image.parquet",
+        "--record",
+        "3",
+        "--part",
+        "text",
+        "-o",
+        file.to_str().unwrap(),
+    ];
+    said(&arguments);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "灯台 ζυγός");
+    let exists = refused(&arguments);
+    assert!(exists.contains("picture.jpg"), "{exists}");
+    let picture = percolator(&["extract", "webdataset/tarwriter.tar", "--record", "000003", "--part", "jpg"]);
+    assert_eq!((picture.status.code(), picture.stdout.len()), (Some(0), 583));
+    assert!(picture.stdout.starts_with(b"\xff\xd8\xff"));
+    let missing = refused(&["extract", "webdataset/tarwriter.tar", "--record", "0", "--part", "png"]);
+    assert!(
+        missing.contains("record 0 has no part \"png\"; it has cls, jpg, json, txt, vec.npy"),
+        "{missing}"
+    );
+}
+
+/// The records that a feed's report says were read, without an error.
+fn records_of(report: &str) -> u64 {
+    let report: Value = serde_json::from_str(report).unwrap();
+    assert_eq!(report["error"], Value::Null);
+    let metrics = report["metrics"].as_array().unwrap();
+    let records = metrics.iter().find(|metric| metric["name"] == "percolator_reader_records_total");
+    records.unwrap()["value"].as_u64().unwrap()
+}
+
+#[test]
+fn every_format_is_fed() {
+    let images = ["--resize", "16x16", "--color", "color", "--once", "--json"];
+    for (path, more) in [
+        ("webdataset/tarwriter.tar.gz", &["--image", "jpg;png", "--label", "cls"][..]),
+        ("parquet/hf_image.parquet", &[]),
+        ("arrow/hf_disk", &["--image", "image.bytes", "--label", "label"]),
+        ("mds/full", &[]),
+        ("litdata/pytree", &[]),
+        ("recordio/images.rec", &[]),
+        ("lmdb/ocr", &["--image", "image"]),
+        ("bagz/plain.bag", &["--image", "record"]),
+    ] {
+        let report = said(&[&["feed", path][..], more, &images].concat());
+        assert_eq!(records_of(&report), 40, "{path}");
+    }
+    let tokens = ["feed", "megatron/u16.bin", "--fields", "tokens:i64[<=512]=0", "--epochs", "1", "--json"];
+    assert_eq!(records_of(&said(&tokens)), 13);
+    let fields = "label:i64,vec:f32[5],ints:i64[<=64],text:bytes(256)";
+    said(&[
+        "feed",
+        "jsonl/plain.jsonl",
+        "--fields",
+        fields,
+        "--shuffle",
+        "global",
+        "--epochs",
+        "1",
+        "--index",
+        "memory",
+    ]);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let line = refused(&["cat", "jsonl/nan.jsonl"]);
+    assert!(line.contains("jsonl/nan.jsonl, record 0, line 1: column 7: NaN is no JSON"), "{line}");
+    let sparse = refused(&["feed", "webdataset/gnutar_sparse_gnu.tar", "--image", "bin", "--once"]);
+    assert!(sparse.contains("the member sparse.bin is sparse"), "{sparse}");
+    let unnamed = refused(&["feed", "jsonl/plain.jsonl", "--once"]);
+    assert!(unnamed.contains("a feed must be told which it feeds"), "{unnamed}");
+    let unknown = refused(&["cat", "jsonl/plain.jsonl", "--read-as", "zip"]);
+    assert!(unknown.contains("there is no format \"zip\"; there are"), "{unknown}");
+}
