@@ -27,6 +27,7 @@ const KINDS: &[Kind] = &[
     #[cfg(feature = "arrow")]
     Kind { name: "arrow", is: crate::arrow_ipc::is, open: crate::arrow_ipc::open },
     Kind { name: "mds", is: crate::mds::is, open: crate::mds::open },
+    Kind { name: "litdata", is: crate::litdata::is, open: crate::litdata::open },
     #[cfg(feature = "parquet")]
     Kind { name: "parquet", is: crate::parquet_file::is, open: crate::parquet_file::open },
     Kind { name: "npy", is: crate::npy::is, open: crate::npy::open },

@@ -20,14 +20,17 @@ mod data_set;
 mod error;
 #[cfg(feature = "feed")]
 pub mod feed;
+mod fields;
 mod file;
 #[cfg(feature = "arrow")]
 pub mod hugging_face;
+mod index_file;
 mod json;
 pub mod jsonl;
 mod kinds;
 mod known_settings;
 pub mod list;
+pub mod litdata;
 pub mod lst;
 pub mod mds;
 pub mod megatron;

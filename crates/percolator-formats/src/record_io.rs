@@ -34,7 +34,7 @@ const LENGTH_BITS: u32 = 29;
 /// The bytes of an image record before its labels.
 const IMAGE_HEADER: usize = 24;
 
-/// So many first records decide whether they are image records.
+/// So many first records decide what all are.
 const SAMPLED: usize = 8;
 
 /// The parts of an image record.
@@ -67,13 +67,13 @@ pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, Forma
         None if beside == path => None,
         None => RecIndex::open(beside, &file)?,
     };
-    let image = match settings.get("records") {
-        Some("raw") => false,
-        Some("image") => true,
+    let content = match settings.get("records") {
+        Some("raw") => Content::Bytes,
+        Some("image") => Content::Images,
         Some(other) => return Err(settings.refuse("records", other, "raw or image")),
-        None => is_of_images(&file),
+        None => content_of(&file),
     };
-    Ok(vec![Arc::new(RecShard { file, index, image })])
+    Ok(vec![Arc::new(RecShard { file, index, content })])
 }
 
 /// What the index says, in the order of the file.
@@ -169,22 +169,32 @@ fn index_entry<'a>(line: &'a str, file: &DataFile) -> Result<(&'a str, u64), Str
     Ok((key, offset))
 }
 
-/// Whether a file's first whole records are mostly image records. One that is damaged changes nothing.
-fn is_of_images(file: &DataFile) -> bool {
-    let (mut walk, mut images, mut others) = (RecWalk::default(), 0, 0);
-    let mut at = 0;
+/// What records are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Images,
+    Texts,
+    Bytes,
+}
+
+/// What a file's first whole records are: most of them images, or all of them text. One that is damaged changes
+/// nothing.
+fn content_of(file: &DataFile) -> Content {
+    let (mut walk, mut at) = (RecWalk::default(), 0);
+    let [mut read, mut images, mut texts] = [0_u32; 3];
     for _ in 0..SAMPLED {
-        match walk.read(file, at) {
-            Ok(Some((lent, end))) => {
-                let image = image_labels(lent.bytes()).is_ok();
-                images = i32::from(image).saturating_add(images);
-                others = i32::from(!image).saturating_add(others);
-                at = end;
-            }
-            Ok(None) | Err(_) => break,
-        }
+        let Ok(Some((lent, end))) = walk.read(file, at) else { break };
+        let record = lent.bytes();
+        read = read.saturating_add(1);
+        images = images.saturating_add(u32::from(image_labels(record).is_ok()));
+        texts = texts.saturating_add(u32::from(std::str::from_utf8(record).is_ok()));
+        at = end;
     }
-    images > 0 && images >= others
+    match () {
+        () if images > 0 && images >= read.saturating_sub(images) => Content::Images,
+        () if read > 0 && texts == read => Content::Texts,
+        () => Content::Bytes,
+    }
 }
 
 /// One `.rec` file.
@@ -192,7 +202,7 @@ fn is_of_images(file: &DataFile) -> bool {
 struct RecShard {
     file: DataFile,
     index: Option<RecIndex>,
-    image: bool,
+    content: Content,
 }
 
 impl Shard for RecShard {
@@ -227,7 +237,11 @@ impl Shard for RecShard {
     }
 
     fn grammar(&self) -> Arc<dyn Grammar> {
-        if self.image { Arc::new(RecImageGrammar) } else { Arc::new(RawGrammar { tells_text: true }) }
+        match self.content {
+            Content::Images => Arc::new(RecImageGrammar),
+            Content::Texts => Arc::new(RawGrammar { tells_text: true }),
+            Content::Bytes => Arc::new(RawGrammar { tells_text: false }),
+        }
     }
 
     fn cursor(self: Arc<Self>) -> Result<Box<dyn Cursor>, FormatError> {

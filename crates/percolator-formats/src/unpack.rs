@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use flate2::bufread::GzDecoder;
 use zstd::stream::read::Decoder as ZstdDecoder;
 
 use crate::file::FileReader;
-use crate::{DataFile, FormatError};
+use crate::{DataFile, FormatError, Lent};
 
 /// The most bytes of one record that is unpacked. A few bytes can unpack to any number, so the file's length
 /// is no bound.
@@ -231,6 +232,79 @@ fn next_member(decoder: &mut GzDecoder<CountedReader>, file: &Arc<DataFile>) -> 
     let reader = std::mem::replace(decoder.get_mut(), CountedReader::new(file, 0));
     decoder.reset(reader);
     Ok(true)
+}
+
+/// All bytes of a compressed file, which are as many as an index says. No more memory is taken, whatever the
+/// file unpacks to.
+pub(crate) fn whole(file: &Arc<DataFile>, packing: Packing, due: u64) -> Result<Vec<u8>, FormatError> {
+    let most = usize::try_from(due).unwrap_or(usize::MAX);
+    let mut unpacked = Vec::new();
+    // One more than there may be shows that there are more.
+    Unpacked::new(file, packing)?.append(&mut unpacked, most.saturating_add(1))?;
+    check_length(file, unpacked.len(), due)?;
+    Ok(unpacked)
+}
+
+/// Compares the number of unpacked bytes with what an index says.
+pub(crate) fn check_length(file: &DataFile, found: usize, due: u64) -> Result<(), FormatError> {
+    let found = found as u64;
+    if found == due {
+        return Ok(());
+    }
+    let more = if found > due { "more than " } else { "" };
+    let what = format!("it unpacks to {more}{} bytes, and the index says {due}", due.min(found));
+    Err(FormatError::damaged(file.path(), what))
+}
+
+/// The bytes of a shard: those of its file, or those that it unpacks to.
+#[derive(Debug)]
+pub(crate) enum Stored<'a> {
+    File(&'a DataFile),
+    Unpacked(&'a [u8]),
+}
+
+impl<'a> Stored<'a> {
+    pub(crate) fn of(file: &'a DataFile, unpacked: Option<&'a [u8]>) -> Self {
+        unpacked.map_or(Stored::File(file), Stored::Unpacked)
+    }
+
+    /// Their number.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Stored::File(file) => file.bytes(),
+            Stored::Unpacked(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Lends a range, as [`DataFile::lend`] does; `file` is named if it is beyond the end.
+    pub(crate) fn lend(
+        &self,
+        file: &DataFile,
+        range: Range<u64>,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<Lent<'a>, FormatError> {
+        match self {
+            Stored::File(file) => file.lend(range, buffer),
+            Stored::Unpacked(bytes) => {
+                let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+                bytes.get(index(range.start)..index(range.end)).map(Lent::Buffer).ok_or_else(|| {
+                    let what =
+                        format!("unpacked, it has {} bytes, and byte {} is wanted", bytes.len(), range.end);
+                    FormatError::damaged(file.path(), what)
+                })
+            }
+        }
+    }
+
+    /// As [`lend`](Self::lend), without the map.
+    pub(crate) fn read(
+        &self,
+        file: &DataFile,
+        range: Range<u64>,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], FormatError> {
+        self.lend(file, range, buffer).map(|lent| lent.bytes())
+    }
 }
 
 /// What a decoder's error means, `at` being the byte up to which it has read.

@@ -16,6 +16,8 @@ const STEP: usize = 1 << 16;
 pub(crate) struct ZstdFrames {
     decoder: Decoder<'static>,
     buffer: Vec<u8>,
+    /// The bytes of the buffer that the last frames unpacked to.
+    length: usize,
 }
 
 impl fmt::Debug for ZstdFrames {
@@ -28,12 +30,13 @@ impl ZstdFrames {
     /// For a file, which is named if there is no memory.
     pub(crate) fn new(path: &Path) -> Result<Self, FormatError> {
         let decoder = Decoder::new().map_err(|error| FormatError::io(path, "prepare to unpack it", error))?;
-        Ok(ZstdFrames { decoder, buffer: Vec::new() })
+        Ok(ZstdFrames { decoder, buffer: Vec::new(), length: 0 })
     }
 
     /// Unpacks one frame after the other, up to `most` bytes. The buffer grows by what is there, whatever a
     /// frame states.
     pub(crate) fn unpack(&mut self, packed: &[u8], most: usize) -> Result<&[u8], String> {
+        self.length = 0;
         self.decoder.reinit().map_err(|error| error.to_string())?;
         let mut input = InBuffer::around(packed);
         let (mut length, mut rest_of_frame) = (0_usize, 1);
@@ -55,7 +58,13 @@ impl ZstdFrames {
                 return Err(format!("it unpacks to more than {most} bytes"));
             }
         }
-        Ok(self.buffer.get(..length).unwrap_or_default())
+        self.length = length;
+        Ok(self.last())
+    }
+
+    /// What was unpacked last.
+    pub(crate) fn last(&self) -> &[u8] {
+        self.buffer.get(..self.length).unwrap_or_default()
     }
 }
 

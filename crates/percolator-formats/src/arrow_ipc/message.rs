@@ -9,24 +9,25 @@ use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::{Message, MessageHeader, MetadataVersion};
 use arrow_schema::{Schema, SchemaRef};
-use percolator_files::Access;
 
 use super::CONTINUATION;
 use crate::table_files::{caught, mapped};
 use crate::{DataFile, FormatError};
 
-/// An Arrow file's bytes: parts of its map, or read for the purpose.
+/// The bytes of an Arrow file, which may be a part of another one: slices of a map, or read for the purpose.
 #[derive(Debug)]
 pub(super) struct ArrowSource {
     file: DataFile,
+    /// Where it lies in the file.
+    within: Range<u64>,
     whole: Option<Buffer>,
 }
 
 impl ArrowSource {
-    pub(super) fn open(path: &Path, access: Access) -> Result<Self, FormatError> {
-        let file = DataFile::open(path, access)?;
+    /// A range of a file, which has it.
+    pub(super) fn new(file: DataFile, within: Range<u64>) -> Self {
         let whole = mapped(&file).map(Buffer::from);
-        Ok(ArrowSource { file, whole })
+        ArrowSource { file, within, whole }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -34,11 +35,12 @@ impl ArrowSource {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.file.bytes()
+        self.within.end.saturating_sub(self.within.start)
     }
 
-    /// A range of the file.
+    /// A range of it.
     pub(super) fn buffer(&self, range: Range<u64>) -> Result<Buffer, FormatError> {
+        let range = self.at(range.start)..self.at(range.end);
         let ends = (usize::try_from(range.start), usize::try_from(range.end));
         match (&self.whole, ends) {
             (Some(whole), (Ok(start), Ok(end))) if start <= end && end <= whole.len() => {
@@ -54,7 +56,12 @@ impl ArrowSource {
     }
 
     pub(super) fn damaged(&self, at: u64, what: impl Into<String>) -> FormatError {
-        FormatError::damaged(self.path(), what).byte(at)
+        FormatError::damaged(self.path(), what).byte(self.at(at))
+    }
+
+    /// A byte's place in the file.
+    fn at(&self, byte: u64) -> u64 {
+        self.within.start.saturating_add(byte)
     }
 }
 

@@ -9,6 +9,7 @@ mod file;
 mod message;
 mod stream;
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use self::file::ArrowFile;
 use self::message::ArrowSource;
 use self::stream::ArrowStream;
 use crate::table_files::{files_of, has_extension, refuse_settings};
-use crate::{FormatError, Options, Shard};
+use crate::{DataFile, FormatError, Options, Shard};
 
 /// What a file begins with, and ends with.
 const MAGIC: &[u8] = b"ARROW1";
@@ -50,11 +51,22 @@ pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, Forma
 
 /// Opens one file or stream.
 pub(crate) fn open_one(path: &Path, options: &Options) -> Result<Arc<dyn Shard>, FormatError> {
-    let source = ArrowSource::open(path, options.access)?;
+    let file = DataFile::open(path, options.access)?;
+    let all = 0..file.bytes();
+    open_within(file, all, options)
+}
+
+/// Opens what lies in a range of a file, which has the range.
+pub(crate) fn open_within(
+    file: DataFile,
+    within: Range<u64>,
+    options: &Options,
+) -> Result<Arc<dyn Shard>, FormatError> {
+    let source = ArrowSource::new(file, within);
     let head = source.buffer(0..source.bytes().min(8))?;
     if head.starts_with(b"FEA1") {
         let what = "it is a Feather file of version 1, which is not read: write it again with version 2";
-        return Err(FormatError::refused(path, what));
+        return Err(FormatError::refused(source.path(), what));
     }
     if head.starts_with(MAGIC) {
         return Ok(Arc::new(ArrowFile::open(source, options)?));

@@ -1,14 +1,10 @@
 //! The index of a data set: its shards and their columns.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use percolator_files::{input_file, shown};
 use serde_json::Value as Json;
 
-use crate::FormatError;
-
-/// More than the index of any data set has.
-pub(super) const BYTES_MAX: u64 = 1 << 30;
+use crate::{FormatError, index_file};
 
 /// A shard as the index names it.
 pub(super) struct Listed {
@@ -47,11 +43,7 @@ pub(super) struct Column {
 
 /// Reads an index.
 pub(super) fn read(index: &Path) -> Result<Vec<Listed>, FormatError> {
-    let text = input_file::read(index, BYTES_MAX)
-        .map_err(|error| FormatError::io(index, "read the index", error))?;
-    let json: Json = serde_json::from_slice(&text).map_err(|error| {
-        FormatError::damaged(index, format!("it is no JSON: {error}; it may be cut: copy it again"))
-    })?;
+    let json = index_file::json(index)?;
     check_version(index, &json)?;
     let shards = list(&json, "shards").ok_or_else(|| wrong(index, "has no list of shards"))?;
     shards.iter().enumerate().map(|(number, shard)| listed(index, number, shard)).collect()
@@ -102,7 +94,7 @@ fn listed(index: &Path, number: usize, shard: &Json) -> Result<Listed, FormatErr
         (Some(_), None) => return Err(lacks("compression")),
     };
     let name = zip.unwrap_or(raw).get("basename").and_then(Json::as_str).ok_or_else(|| lacks("basename"))?;
-    let path = below(index, name)?;
+    let path = index_file::below(index, name)?;
     Ok(Listed {
         path,
         samples,
@@ -134,15 +126,4 @@ fn columns(shard: &Json) -> Option<Vec<Column>> {
             Some(Column { name: name.as_str()?.to_owned(), encoding: encoding.as_str()?.to_owned(), bytes })
         })
         .collect()
-}
-
-/// A file that an index names, which must lie below its folder.
-fn below(index: &Path, name: &str) -> Result<PathBuf, FormatError> {
-    let relative = Path::new(name);
-    let is_below = relative.components().all(|part| matches!(part, Component::Normal(_))) && !name.is_empty();
-    if !is_below {
-        let what = format!("the index names {}, which leaves its folder", shown::path(relative));
-        return Err(FormatError::refused(index, what));
-    }
-    Ok(index.parent().unwrap_or(Path::new("")).join(relative))
 }

@@ -16,42 +16,29 @@ mod hashes;
 mod index;
 mod unpack;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::grammar::MdsGrammar;
 use self::index::{Listed, Packed};
 use crate::known_settings::KnownSettings;
-use crate::{
-    Cursor, DataFile, FormatError, Grammar, Key, Lent, Options, Place, Record, Seeks, Shard, unpack::IN_ORDER,
-};
-
-/// The file that names the shards.
-const INDEX: &str = "index.json";
+use crate::unpack::{IN_ORDER, Stored};
+use crate::{Cursor, DataFile, FormatError, Grammar, Key, Options, Place, Record, Seeks, Shard, index_file};
 
 /// The bytes of a number in a shard's head.
 const NUMBER: u64 = 4;
 
 /// Whether a path is a folder of shards, or their index.
 pub fn is(path: &Path, _head: &[u8]) -> bool {
-    let index = index_of(path);
-    if !index.is_file() {
-        return false;
-    }
-    // One that is damaged is known by what is beside it.
-    let has_shards = || {
-        let entries = fs::read_dir(index.parent().unwrap_or(Path::new(""))).into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().contains(".mds"))
-    };
-    let text = percolator_files::input_file::read(&index, index::BYTES_MAX).unwrap_or_default();
-    memchr::memmem::find(&text, b"\"mds\"").is_some()
-        || memchr::memmem::find(&text, b"\"shards\": []").is_some()
-        || has_shards()
-}
-
-fn index_of(path: &Path) -> PathBuf {
-    if path.file_name().is_some_and(|name| name == INDEX) { path.to_owned() } else { path.join(INDEX) }
+    // An index that is damaged is known by what is beside it.
+    index_file::tells(
+        path,
+        |text| {
+            memchr::memmem::find(text, b"\"mds\"").is_some()
+                || memchr::memmem::find(text, b"\"shards\": []").is_some()
+        },
+        |name| name.contains(".mds"),
+    )
 }
 
 /// Opens the shards that an index names.
@@ -62,7 +49,7 @@ fn index_of(path: &Path) -> PathBuf {
 /// shard.
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
     KnownSettings::of(path, "mds", options, &[])?;
-    let index = index_of(path);
+    let index = index_file::of(path);
     let listed = index::read(&index)?;
     listed.into_iter().map(|listed| MdsShard::open(&index, listed, options)).collect()
 }
@@ -99,13 +86,13 @@ impl MdsShard {
         let shard = MdsShard { index: index.to_owned(), file, samples, packed, bytes, grammar };
         if shard.packed.is_none() {
             let mut buffer = Vec::new();
-            shard.check_head(&Bytes::File(&shard.file), &mut buffer)?;
+            shard.check_head(&Stored::File(&shard.file), &mut buffer)?;
         }
         Ok(Arc::new(shard))
     }
 
     /// Compares what the shard states with what the index does.
-    fn check_head(&self, bytes: &Bytes<'_>, buffer: &mut Vec<u8>) -> Result<(), FormatError> {
+    fn check_head(&self, bytes: &Stored<'_>, buffer: &mut Vec<u8>) -> Result<(), FormatError> {
         let samples = u64::from(self.number(bytes, 0, buffer)?);
         if samples != self.samples {
             let what = format!(
@@ -124,14 +111,14 @@ impl MdsShard {
     }
 
     /// A number of the shard's head.
-    fn number(&self, bytes: &Bytes<'_>, at: u64, buffer: &mut Vec<u8>) -> Result<u32, FormatError> {
-        let number = bytes.read(&self.file, at, at.saturating_add(NUMBER), buffer)?;
+    fn number(&self, bytes: &Stored<'_>, at: u64, buffer: &mut Vec<u8>) -> Result<u32, FormatError> {
+        let number = bytes.read(&self.file, at..at.saturating_add(NUMBER), buffer)?;
         Ok(number.first_chunk().map_or(0, |number| u32::from_le_bytes(*number)))
     }
 
     /// Where a sample lies: after the table, and within the shard. Offsets that fall are those of shards of
     /// more than 4 GiB, which the library wrote until May 2024.
-    fn range(&self, bytes: &Bytes<'_>, sample: u64, buffer: &mut Vec<u8>) -> Result<[u64; 2], FormatError> {
+    fn range(&self, bytes: &Stored<'_>, sample: u64, buffer: &mut Vec<u8>) -> Result<[u64; 2], FormatError> {
         let table = NUMBER.saturating_mul(self.samples.saturating_add(2));
         if self.samples == 0 {
             return Ok([table, table]);
@@ -151,34 +138,6 @@ impl MdsShard {
             ));
         }
         Ok([start, end])
-    }
-}
-
-/// A shard's bytes.
-enum Bytes<'a> {
-    File(&'a Arc<DataFile>),
-    /// The shard, unpacked.
-    Unpacked(&'a [u8]),
-}
-
-impl Bytes<'_> {
-    fn read<'a>(
-        &'a self,
-        file: &'a DataFile,
-        start: u64,
-        end: u64,
-        buffer: &'a mut Vec<u8>,
-    ) -> Result<&'a [u8], FormatError> {
-        match self {
-            Bytes::File(file) => file.read(start..end, buffer),
-            Bytes::Unpacked(bytes) => {
-                let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-                bytes.get(index(start)..index(end)).ok_or_else(|| {
-                    let what = format!("unpacked, it has {} bytes, and byte {end} is wanted", bytes.len());
-                    FormatError::damaged(file.path(), what)
-                })
-            }
-        }
     }
 }
 
@@ -219,7 +178,7 @@ impl MdsCursor {
         let Some(packed) = &self.shard.packed else { return Ok(()) };
         if self.unpacked.is_none() {
             let bytes = unpack::unpacked(&self.shard.file, packed, self.shard.bytes)?;
-            self.shard.check_head(&Bytes::Unpacked(&bytes), &mut self.buffer)?;
+            self.shard.check_head(&Stored::Unpacked(&bytes), &mut self.buffer)?;
             self.unpacked = Some(bytes);
         }
         Ok(())
@@ -228,10 +187,7 @@ impl MdsCursor {
     /// Where the next sample lies.
     fn range(&mut self) -> Result<[u64; 2], FormatError> {
         self.enter()?;
-        let bytes = match &self.unpacked {
-            Some(bytes) => Bytes::Unpacked(bytes),
-            None => Bytes::File(&self.shard.file),
-        };
+        let bytes = Stored::of(&self.shard.file, self.unpacked.as_deref());
         self.shard.range(&bytes, self.next, &mut self.buffer)
     }
 }
@@ -245,10 +201,8 @@ impl Cursor for MdsCursor {
         let [start, end] = self.range()?;
         let MdsCursor { shard, next, unpacked, buffer } = self;
         let place = [*next, 0];
-        let value = match unpacked {
-            Some(bytes) => Lent::Buffer(within(bytes, start, end)),
-            None => shard.file.lend(start..end, buffer)?,
-        };
+        let bytes = Stored::of(&shard.file, unpacked.as_deref());
+        let value = bytes.lend(&shard.file, start..end, buffer)?;
         *next = next.saturating_add(1);
         Ok(Some(Record { key: Key::None, value, place }))
     }
@@ -271,10 +225,4 @@ impl Cursor for MdsCursor {
         self.next = sample;
         Ok(())
     }
-}
-
-/// A range that was checked.
-fn within(bytes: &[u8], start: u64, end: u64) -> &[u8] {
-    let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-    bytes.get(index(start)..index(end)).unwrap_or_default()
 }

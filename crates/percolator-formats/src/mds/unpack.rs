@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::hashes;
 use super::index::Packed;
-use crate::unpack::{Packing, Unpacked};
+use crate::unpack::{Packing, check_length, whole};
 use crate::{DataFile, FormatError};
 
 /// The bytes of a shard, which are as many as the index says. No more memory is taken, whatever the file
@@ -23,8 +23,8 @@ pub(super) fn unpacked(file: &Arc<DataFile>, packed: &Packed, bytes: u64) -> Res
         FormatError::damaged(file.path(), what)
     };
     match packed.algorithm.as_str() {
-        "zstd" => drop(Unpacked::new(file, Packing::Zstd)?.append(&mut unpacked, room)?),
-        "gz" => drop(Unpacked::new(file, Packing::Gzip)?.append(&mut unpacked, room)?),
+        "zstd" => unpacked = whole(file, Packing::Zstd, bytes)?,
+        "gz" => unpacked = whole(file, Packing::Gzip, bytes)?,
         "bz2" => {
             let decoder = bzip2::read::MultiBzDecoder::new(stored);
             decoder.take(room as u64).read_to_end(&mut unpacked).map_err(failed)?;
@@ -36,9 +36,7 @@ pub(super) fn unpacked(file: &Arc<DataFile>, packed: &Packed, bytes: u64) -> Res
         "snappy" => {
             let length =
                 snap::raw::decompress_len(stored).map_err(|error| failed(io::Error::other(error)))?;
-            if length != most {
-                return Err(wrong_length(file, length, bytes));
-            }
+            check_length(file, length, bytes)?;
             let whole = snap::raw::Decoder::new().decompress_vec(stored);
             unpacked = whole.map_err(|error| failed(io::Error::other(error)))?;
         }
@@ -47,16 +45,7 @@ pub(super) fn unpacked(file: &Arc<DataFile>, packed: &Packed, bytes: u64) -> Res
             return Err(FormatError::refused(file.path(), format!("it is compressed by {other:?}; {known}")));
         }
     }
-    if unpacked.len() != most {
-        return Err(wrong_length(file, unpacked.len(), bytes));
-    }
+    check_length(file, unpacked.len(), bytes)?;
     hashes::verify(file, "the unpacked shard", &unpacked, &packed.raw_hashes)?;
     Ok(unpacked)
-}
-
-fn wrong_length(file: &DataFile, found: usize, due: u64) -> FormatError {
-    let more = if found as u64 > due { "more than " } else { "" };
-    let found = due.min(found as u64);
-    let what = format!("it unpacks to {more}{found} bytes, and the index says {due}");
-    FormatError::damaged(file.path(), what)
 }
