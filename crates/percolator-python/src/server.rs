@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use percolator_files::shown;
+use percolator_formats::feed::Formats;
 use percolator_serve::{Limits, ServeError, ServerBuilder, Tls};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -157,7 +158,7 @@ impl Server {
         let unix = keywords.take::<PathBuf>("unix")?.map(std::path::absolute).transpose()?;
         let tls = tls(&mut keywords)?;
         let scheme = if tls.is_some() { "grpc+tls" } else { "grpc" };
-        let mut builder = configured(percolator_serve::Server::builder(root), &mut keywords)?;
+        let mut builder = configured(percolator_serve::Server::builder(root).opener(Formats), &mut keywords)?;
         keywords.finish("Server")?;
         if let Some(tls) = tls {
             builder = builder.tls(tls);

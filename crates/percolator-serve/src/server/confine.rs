@@ -3,11 +3,12 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
 use percolator::Transform;
 use percolator::feed::{DecoderSpec, FeedSpec, Receipts, SourceSpec, TargetFrom};
-use percolator::source::IndexPlace;
+use percolator::source::{IndexPlace, Opener, Source, SourceError, WantedFiles};
 use percolator::transform::TransformPlace;
 use percolator_files::glob::{self, Rules};
 use percolator_files::{input_file, shown};
@@ -25,12 +26,44 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The folder below which everything lies that a client can name.
 #[derive(Clone, Debug)]
-pub(super) struct DataRoot(PathBuf);
+pub(super) struct DataRoot {
+    folder: PathBuf,
+    /// Opens data of other libraries.
+    opener: Option<Arc<dyn Opener>>,
+}
+
+/// Opens data of other libraries that lie below the root, wherever patterns and links lead.
+#[derive(Clone, Debug)]
+pub(super) struct RootOpener {
+    root: DataRoot,
+    opener: Arc<dyn Opener>,
+}
+
+impl Opener for RootOpener {
+    fn open(&self, wanted: &WantedFiles<'_>) -> Result<Vec<Arc<dyn Source>>, SourceError> {
+        let sources = self.opener.open(wanted)?;
+        for source in &sources {
+            let checked = self.root.check_link(source.path(), wanted.path);
+            let checked = checked.and_then(|()| self.root.check_folder(source.path(), wanted.path));
+            checked.map_err(|status| SourceError::other(wanted.path, status.message))?;
+        }
+        Ok(sources)
+    }
+}
 
 impl DataRoot {
-    pub(super) fn new(folder: &Path) -> io::Result<Self> {
-        let root = fs::canonicalize(folder)?;
-        if root.is_dir() { Ok(DataRoot(root)) } else { Err(io::ErrorKind::NotADirectory.into()) }
+    pub(super) fn new(folder: &Path, opener: Option<Arc<dyn Opener>>) -> io::Result<Self> {
+        let folder = fs::canonicalize(folder)?;
+        if folder.is_dir() {
+            Ok(DataRoot { folder, opener })
+        } else {
+            Err(io::ErrorKind::NotADirectory.into())
+        }
+    }
+
+    /// What opens data of other libraries for feeds.
+    pub(super) fn opener(&self) -> Option<RootOpener> {
+        self.opener.clone().map(|opener| RootOpener { root: self.clone(), opener })
     }
 
     /// A feed as it is described, with what a client does not decide: its paths start from the root and stay
@@ -74,7 +107,7 @@ impl DataRoot {
             )));
         }
         spec.devices = (0..spec.devices.len()).map(|rank| format!("host:{rank}")).collect();
-        spec.root = self.0.clone();
+        spec.root = self.folder.clone();
         spec.index = index.clone();
         spec.receipts = Receipts::Off;
         // A client's wait is the server's to limit, and its log the server's to fill.
@@ -90,7 +123,7 @@ impl DataRoot {
             }
             SourceSpec::LevelDb { path } => SourceSpec::LevelDb { path: self.data(start, path)? },
             SourceSpec::TfRecord { path, compression } => {
-                let is_there = self.0.join(self.lexically(start, path)?).exists();
+                let is_there = self.folder.join(self.lexically(start, path)?).exists();
                 let path = if path.iter().any(glob::is_pattern) && !is_there {
                     self.pattern(start, path)?
                 } else {
@@ -103,8 +136,49 @@ impl DataRoot {
                 let root_folder = self.images(start, &list, root_folder)?;
                 SourceSpec::ImageList { list, root_folder, shuffle: *shuffle, rand_skip: *rand_skip }
             }
+            SourceSpec::Files { path, format, settings } if self.opener.is_some() => SourceSpec::Files {
+                path: self.files(start, path)?,
+                format: format.clone(),
+                settings: settings.clone(),
+            },
+            SourceSpec::Files { .. } => {
+                return Err(refused(
+                    "this server reads no data of other libraries: it has no opener of them",
+                ));
+            }
             _ => return Err(refused("a source of a program's own cannot be sent to a server")),
         })
+    }
+
+    /// The path of data of another library, relative to the root. What a pattern or a range of numbers names
+    /// is [looked at](RootOpener) once it is found.
+    fn files(&self, start: &Path, path: &Path) -> Result<PathBuf, Status> {
+        let relative = self.lexically(start, path)?;
+        let at = self.folder.join(&relative);
+        if at.exists() {
+            self.real(&relative, path)?;
+            self.check_folder(&at, path)?;
+        } else if relative.iter().any(glob::is_pattern) {
+            self.pattern(start, path)?;
+        }
+        Ok(relative)
+    }
+
+    /// Refuses a folder in which a link leads out of the root: a format may have folders in folders.
+    fn check_folder(&self, folder: &Path, named: &Path) -> Result<(), Status> {
+        if !folder.is_dir() {
+            return Ok(());
+        }
+        for entry in fs::read_dir(folder).map_err(|error| failed(named, &error))? {
+            let entry = entry.map_err(|error| failed(named, &error))?;
+            let kind = entry.file_type().map_err(|error| failed(named, &error))?;
+            if kind.is_symlink() {
+                self.check_link(&entry.path(), named)?;
+            } else if kind.is_dir() {
+                self.check_folder(&entry.path(), named)?;
+            }
+        }
+        Ok(())
     }
 
     /// The path of a file or folder, relative to the root. What lies in a folder may not lead out of it.
@@ -125,15 +199,15 @@ impl DataRoot {
     fn pattern(&self, start: &Path, path: &Path) -> Result<PathBuf, Status> {
         let relative = self.lexically(start, path)?;
         let rules = Rules { hidden: true, files: false, is_left_out: |_| false };
-        let found = glob::expand(&self.0, &relative, &rules).map_err(|error| failed(path, &error))?;
+        let found = glob::expand(&self.folder, &relative, &rules).map_err(|error| failed(path, &error))?;
         found.iter().try_for_each(|found| self.check_link(found, path))?;
         Ok(relative)
     }
 
     /// What is put before the names of a list, after a look at each of them.
     fn images(&self, start: &Path, list: &Path, root_folder: &str) -> Result<String, Status> {
-        let text =
-            input_file::read(&self.0.join(list), LIST_BYTES_MAX).map_err(|error| failed(list, &error))?;
+        let text = input_file::read(&self.folder.join(list), LIST_BYTES_MAX)
+            .map_err(|error| failed(list, &error))?;
         let mut last_folder = PathBuf::new();
         for line in text.strip_prefix(MARK).unwrap_or(&text).split(|&byte| byte == b'\n') {
             let line = line.trim_ascii_end();
@@ -145,7 +219,7 @@ impl DataRoot {
             let name = Path::new(OsStr::from_bytes(&name));
             self.lexically(start, name)?;
             // As it is opened: `..` behind a link goes on from where the link leads.
-            let named = self.0.join(start).join(name);
+            let named = self.folder.join(start).join(name);
             let folder = named.parent().unwrap_or(&named);
             if folder != last_folder {
                 // A folder that is not there is the feed's to report.
@@ -188,7 +262,7 @@ impl DataRoot {
             Status::new(Code::PermissionDenied, message)
         };
         let path = match path.is_absolute() {
-            true => path.strip_prefix(&self.0).map_err(|_| outside())?.to_owned(),
+            true => path.strip_prefix(&self.folder).map_err(|_| outside())?.to_owned(),
             false => start.join(path),
         };
         let mut relative = PathBuf::new();
@@ -205,14 +279,14 @@ impl DataRoot {
 
     /// The file or folder itself, wherever links lead.
     fn real(&self, relative: &Path, named: &Path) -> Result<PathBuf, Status> {
-        let real = fs::canonicalize(self.0.join(relative)).map_err(|error| failed(named, &error))?;
-        if real.starts_with(&self.0) { Ok(real) } else { Err(leads_out(named)) }
+        let real = fs::canonicalize(self.folder.join(relative)).map_err(|error| failed(named, &error))?;
+        if real.starts_with(&self.folder) { Ok(real) } else { Err(leads_out(named)) }
     }
 
     /// Refuses what leads out of the root. What is not there leads nowhere.
     fn check_link(&self, path: &Path, named: &Path) -> Result<(), Status> {
         match fs::canonicalize(path) {
-            Ok(real) if !real.starts_with(&self.0) => Err(leads_out(named)),
+            Ok(real) if !real.starts_with(&self.folder) => Err(leads_out(named)),
             _ => Ok(()),
         }
     }
@@ -255,6 +329,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use percolator::Target;
+    use percolator::source::TfRecord;
 
     use super::*;
 
@@ -281,7 +356,7 @@ mod tests {
         symlink("../outside/db", root.join("link")).unwrap();
         symlink("../../outside/b.tfrecord", root.join("leading/b.tfrecord")).unwrap();
         symlink("db", root.join("inner")).unwrap();
-        let root = DataRoot::new(&root).unwrap();
+        let root = DataRoot::new(&root, None).unwrap();
         Served { _folder: folder, root }
     }
 
@@ -300,7 +375,7 @@ mod tests {
         }
 
         fn list(&self, lines: &str, root_folder: &str) -> Result<String, Status> {
-            fs::write(self.root.0.join("list.txt"), lines).unwrap();
+            fs::write(self.root.folder.join("list.txt"), lines).unwrap();
             let (list, root_folder) = ("list.txt".into(), root_folder.to_owned());
             let source = SourceSpec::ImageList { list, root_folder, shuffle: false, rand_skip: 0 };
             match self.confine(source)?.sources.remove(0) {
@@ -313,7 +388,7 @@ mod tests {
     #[test]
     fn a_path_stays_below_the_folder() {
         let served = served();
-        let root = served.root.0.to_str().unwrap().to_owned();
+        let root = served.root.folder.to_str().unwrap().to_owned();
         for inside in ["db", "./db", "records/../db", &format!("{root}/db"), &format!("{root}/records/../db")]
         {
             assert_eq!(served.lmdb(inside), Ok("db".into()), "{inside}");
@@ -346,11 +421,47 @@ mod tests {
         }
     }
 
+    /// Opens a TFRecord file, or two of a range.
+    #[derive(Debug)]
+    struct OfTfRecords;
+
+    impl Opener for OfTfRecords {
+        fn open(&self, wanted: &WantedFiles<'_>) -> Result<Vec<Arc<dyn Source>>, SourceError> {
+            let path = wanted.path.to_str().unwrap().replace("{a..b}", "b");
+            Ok(vec![Arc::new(TfRecord::open(wanted.root.join(path))?)])
+        }
+    }
+
+    #[test]
+    fn data_of_other_libraries_do_not_lead_out() {
+        let mut served = served();
+        let refused = served.confine(SourceSpec::files("records/a.tfrecord")).unwrap_err();
+        assert!(refused.message.contains("no opener"), "{}", refused.message);
+        served.root.opener = Some(Arc::new(OfTfRecords));
+        let is_taken = |path: &str| served.confine(SourceSpec::files(path)).map(drop).map_err(|it| it.code);
+        for inside in ["records", "records/a.tfrecord", "records/*.tfrecord", "records/{a..b}.tfrecord"] {
+            assert_eq!(is_taken(inside), Ok(()), "{inside}");
+        }
+        // Folders in folders are looked at, too.
+        for leading in ["leading", ".", "leading/*", "../outside/b.tfrecord", "leading/b.tfrecord"] {
+            assert_eq!(is_taken(leading), Err(Code::PermissionDenied), "{leading}");
+        }
+        // A range is looked at once it is open.
+        assert_eq!(is_taken("leading/{a..b}.tfrecord"), Ok(()));
+        let opener = served.root.opener().unwrap();
+        let mut wanted = WantedFiles::at("leading/{a..b}.tfrecord".as_ref());
+        wanted.root = &served.root.folder;
+        let error = opener.open(&wanted).unwrap_err().to_string();
+        assert!(error.contains("leads out of the folder"), "{error}");
+        wanted.path = "records/a.tfrecord".as_ref();
+        assert_eq!(opener.open(&wanted).unwrap().len(), 1);
+    }
+
     #[test]
     fn no_line_of_a_list_leads_out() {
         let served = served();
         assert_eq!(served.list("a/1.png 0\na/2.png 1\n", "images/").unwrap(), "images/");
-        let absolute = format!("{}/images/", served.root.0.display());
+        let absolute = format!("{}/images/", served.root.folder.display());
         assert_eq!(served.list("a/1.png 0\n", &absolute).unwrap(), absolute);
         assert_eq!(served.list("1.png 0\n\n", "").unwrap(), "");
         let marked = served.list("\u{feff}../outside/x.png 0\n", "");

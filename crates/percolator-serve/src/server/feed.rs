@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::admission::Admitted;
 use super::backlog::{Arrays, Backlog, Pace};
+use super::confine::RootOpener;
 use super::memory::Regions;
 use crate::grpc::{Code, Status};
 use crate::request::Share;
@@ -40,6 +41,8 @@ pub(super) enum Part {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) spec: FeedSpec,
+    /// Opens data of other libraries.
+    pub(super) opener: Option<RootOpener>,
     /// Where the memory of its rings is.
     pub(super) regions: Regions,
     pub(super) share: Share,
@@ -83,7 +86,11 @@ impl Plan {
         let limit = usize::try_from(self.memory_limit).unwrap_or(usize::MAX);
         spec.memory_limit = Some(spec.memory_limit.map_or(limit, |own| own.min(limit)));
         let ranks = spec.devices.len();
-        FeedBuilder::from(spec).devices((0..ranks).map(|rank| self.regions.device(rank)))
+        let builder = FeedBuilder::from(spec).devices((0..ranks).map(|rank| self.regions.device(rank)));
+        match self.opener.clone() {
+            Some(opener) => builder.opener(opener),
+            None => builder,
+        }
     }
 
     /// Checks all that can be checked before the feed runs.

@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use percolator::feed::FeedHandle;
-use percolator::source::IndexPlace;
+use percolator::source::{IndexPlace, Opener};
 use percolator_files::shown;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
@@ -215,6 +215,7 @@ pub struct ServerBuilder {
     timing: Timing,
     window: NonZeroUsize,
     index: IndexPlace,
+    opener: Option<Arc<dyn Opener>>,
     observer: Option<Box<dyn FeedObserver>>,
 }
 
@@ -300,6 +301,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Opens data of other libraries, which feeds may then name: `percolator-formats` has an opener. Without
+    /// one, such feeds are refused.
+    pub fn opener(mut self, opener: impl Opener + 'static) -> Self {
+        self.opener = Some(Arc::new(opener));
+        self
+    }
+
     /// Tells this which feeds run.
     pub fn observer(mut self, observer: impl FeedObserver) -> Self {
         self.observer = Some(Box::new(observer));
@@ -312,8 +320,8 @@ impl ServerBuilder {
     ///
     /// [`ServeError`] if it cannot listen, or has no folder to serve.
     pub fn start(self) -> Result<Server, ServeError> {
-        let root =
-            DataRoot::new(&self.root).map_err(|error| ServeError::Root { path: self.root.clone(), error })?;
+        let root = DataRoot::new(&self.root, self.opener.clone())
+            .map_err(|error| ServeError::Root { path: self.root.clone(), error })?;
         if self.addresses.is_empty() && self.sockets.is_empty() {
             return Err(ServeError::Nowhere);
         }
@@ -416,6 +424,7 @@ impl Server {
             timing: Timing { patience: minute, join_within: minute },
             window: NonZeroUsize::MIN.saturating_add(3),
             index: IndexPlace::Memory,
+            opener: None,
             observer: None,
         }
     }

@@ -330,6 +330,7 @@ impl Registry {
     fn plan(&self, prepared: &Prepared, part: Part) -> Plan {
         Plan {
             spec: prepared.spec.clone(),
+            opener: self.root.opener(),
             regions: self.regions.clone(),
             share: prepared.share,
             part,

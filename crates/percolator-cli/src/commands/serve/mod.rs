@@ -14,6 +14,7 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use percolator::feed::FeedHandle;
 use percolator_files::shown;
+use percolator_formats::feed::Formats;
 use percolator_observe::metrics::{Endpoint, Feeds};
 use percolator_serve::{FeedObserver, Fleet, Member, Server, ServerBuilder};
 use serde_json::json;
@@ -174,7 +175,7 @@ fn start(options: &Options, root: &Path) -> anyhow::Result<(Server, Option<Endpo
     }
     let feeds = Feeds::new();
     let endpoint = options.metrics.map(|address| Endpoint::serve(address, &feeds)).transpose()?;
-    let builder = Server::builder(root).insecure(options.insecure).limits(options.limits());
+    let builder = Server::builder(root).insecure(options.insecure).limits(options.limits()).opener(Formats);
     let builder = options.addresses().into_iter().fold(builder, ServerBuilder::listen);
     let builder = options.tokens()?.into_iter().fold(builder, ServerBuilder::token);
     let builder = with(builder, options.unix.clone(), ServerBuilder::listen_unix);
