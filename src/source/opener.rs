@@ -35,3 +35,18 @@ pub struct WantedFiles<'a> {
     /// The parts of a record that the feed uses; `None` if that may be all of them.
     pub parts: Option<Vec<String>>,
 }
+
+impl<'a> WantedFiles<'a> {
+    /// All parts of what is at a path, relative to the working directory, in whatever format.
+    #[must_use]
+    pub fn at(path: &'a Path) -> Self {
+        WantedFiles {
+            path,
+            root: Path::new(""),
+            format: None,
+            settings: &[],
+            access: Access::default(),
+            parts: None,
+        }
+    }
+}

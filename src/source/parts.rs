@@ -17,6 +17,15 @@ pub trait RecordParts: Send + Sync + fmt::Debug {
     /// The names of a record's parts, for messages.
     fn names(&self, record: &[u8]) -> Vec<String>;
 
+    /// Checks that all parts of a record can be read, for whoever verifies a data set.
+    ///
+    /// # Errors
+    ///
+    /// [`PartFault`] if the record is damaged.
+    fn check(&self, _record: &[u8]) -> Result<(), PartFault> {
+        Ok(())
+    }
+
     /// The parts that are the image and its label, if the format says so.
     fn image(&self) -> Option<(String, Option<String>)> {
         None

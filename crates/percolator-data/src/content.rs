@@ -1,13 +1,17 @@
-//! What a record's value holds: Caffe's Datum, TensorFlow's Example, or bytes that are neither.
+//! What a record's value holds: Caffe's Datum, TensorFlow's Example, the named parts of another library's
+//! record, or bytes that are none of these.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use percolator::batch::ImageShape;
 use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause, image_of};
 use percolator::example::{Example, Feature, Kind as FeatureKind, SequenceExample};
 use percolator::record::{Datum, Image, Pixels};
+use percolator::source::{Part, PartFault, RecordParts};
 use percolator_files::shown::{self, panic_message};
 use percolator_files::what::ImageFormat;
 use percolator_messages::{PixelOrder, Value};
@@ -29,6 +33,8 @@ pub enum Content {
     SequenceExample,
     /// Anything else.
     Bytes,
+    /// Named parts, as records of other libraries have them.
+    Parts,
 }
 
 impl fmt::Display for Content {
@@ -38,11 +44,12 @@ impl fmt::Display for Content {
             Content::Example => "tf.train.Example",
             Content::SequenceExample => "tf.train.SequenceExample",
             Content::Bytes => "bytes",
+            Content::Parts => "records with named parts",
         })
     }
 }
 
-/// A record's label: a Datum's always, and an Example's if it has one.
+/// A record's label: a Datum's always, and that of others if they have one.
 pub type Label = i64;
 
 /// How an image is stored in a record.
@@ -89,7 +96,7 @@ pub enum ChannelOrder {
 pub enum Picture<'a> {
     /// A Datum's.
     Datum(Datum<'a>),
-    /// An encoded file in an Example.
+    /// An encoded file in an Example, or in a part.
     File(&'a [u8]),
 }
 
@@ -199,6 +206,8 @@ pub(crate) struct Values {
     pub(crate) other: Option<Value>,
     /// Whether raw images seem to have the channels of a pixel side by side, unlike a Datum.
     pub(crate) is_interleaved: bool,
+    /// What finds the parts of a record, and the name of the label.
+    pub(crate) of_parts: Option<(Arc<dyn RecordParts>, Option<String>)>,
 }
 
 impl Values {
@@ -215,6 +224,9 @@ impl Values {
         progress: &Progress,
     ) -> Result<Self, ScanError> {
         let content = Content::find(data, stated, progress)?;
+        if let (Content::Parts, Some(parts)) = (content, data.record_parts()) {
+            return Ok(Values::of_parts(parts, data.image_feature()));
+        }
         let has_features = matches!(content, Content::Example | Content::SequenceExample);
         match data.image_feature() {
             Some(feature) if !has_features => {
@@ -263,11 +275,34 @@ impl Values {
     }
 
     fn of(content: Content) -> Self {
-        Values { content, images: Vec::new(), is_stated: false, other: None, is_interleaved: false }
+        Values {
+            content,
+            images: Vec::new(),
+            is_stated: false,
+            other: None,
+            is_interleaved: false,
+            of_parts: None,
+        }
     }
 
-    /// What one value is by itself.
-    pub(crate) fn of_value(content: Content, stated: Option<&str>, value: &[u8]) -> Self {
+    fn of_parts(parts: Arc<dyn RecordParts>, stated: Option<&str>) -> Self {
+        let (image, label) = parts.image().map_or((None, None), |(image, label)| (Some(image), label));
+        let image = stated.map(ToOwned::to_owned).or(image);
+        Values {
+            images: image.into_iter().collect(),
+            is_stated: stated.is_some(),
+            of_parts: Some((parts, label)),
+            ..Values::of(Content::Parts)
+        }
+    }
+
+    /// What one value of a data set is by itself.
+    pub(crate) fn of_value(data: &DataSet, value: &[u8]) -> Self {
+        let stated = data.image_feature();
+        if let Some(parts) = data.record_parts() {
+            return Values::of_parts(parts, stated);
+        }
+        let content = Content::of_value(value);
         let mut votes = ImageVotes::default();
         votes.add(content, value);
         let images = stated.map_or_else(|| votes.winners(), |feature| vec![feature.to_owned()]);
@@ -302,7 +337,7 @@ impl Values {
     }
 
     /// Takes a value apart.
-    pub(crate) fn parts<'a>(&self, value: &'a [u8]) -> Result<Parts<'a>, RecordCause> {
+    pub(crate) fn parts<'a>(&'a self, value: &'a [u8]) -> Result<Parts<'a>, RecordCause> {
         match self.content {
             Content::Datum => {
                 check_datum_bytes(value.len()).map_err(|message| DecodeFailure::new(message).into_cause())?;
@@ -322,7 +357,30 @@ impl Values {
                 Ok(Parts { picture: Some(Picture::File(value)), ..Parts::default() })
             }
             Content::Bytes => Ok(Parts::default()),
+            Content::Parts => self.named_parts(value),
         }
+    }
+
+    /// The image and the label among a record's parts, which can all be read.
+    fn named_parts<'a>(&'a self, value: &'a [u8]) -> Result<Parts<'a>, RecordCause> {
+        let Some((parts, label)) = &self.of_parts else { return Ok(Parts::default()) };
+        let fault = |fault: PartFault| DecodeFailure::new(fault.to_string()).into_cause();
+        parts.check(value).map_err(fault)?;
+        let mut found = Parts::default();
+        if let Some(label) = label {
+            found.label = parts.part(value, label).map_err(fault)?.as_ref().and_then(label_of);
+        }
+        let Some(image) = self.images.first() else { return Ok(found) };
+        match parts.part(value, image).map_err(fault)? {
+            // A text that had to be put together is no image.
+            Some(Part::Bytes(Cow::Borrowed(file))) => found.picture = Some(Picture::File(file)),
+            _ if self.is_stated => {
+                let message = format!("there is no part {image:?} of bytes, which has the image");
+                return Err(DecodeFailure::new(message).into_cause());
+            }
+            _ => {}
+        }
+        Ok(found)
     }
 
     fn with_images<'a>(
@@ -347,6 +405,15 @@ impl Values {
             return Err(DecodeFailure::new(message).into_cause());
         }
         Ok(parts)
+    }
+}
+
+/// The number that a part is: an integer, or a text of decimal digits.
+fn label_of(part: &Part<'_>) -> Option<Label> {
+    match part {
+        Part::Int(number) => Some(*number),
+        Part::Bytes(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),
+        _ => None,
     }
 }
 
@@ -377,7 +444,7 @@ impl ImageVotes {
                     self.add_features(all_features(&example));
                 }
             }
-            Content::Datum | Content::Bytes => {}
+            Content::Datum | Content::Bytes | Content::Parts => {}
         }
     }
 
@@ -422,6 +489,9 @@ impl Content {
         if let Some(stated) = stated {
             return Ok(stated);
         }
+        if data.record_parts().is_some() {
+            return Ok(Content::Parts);
+        }
         // A list's cursor makes a Datum of each file.
         if data.kind() == Kind::ImageList {
             return Ok(Content::Datum);
@@ -449,6 +519,7 @@ impl Content {
 /// How many records are of each kind.
 #[derive(Debug, Default)]
 struct Votes {
+    /// Parts are none of the kinds that a value tells.
     kinds: [u64; 4],
     /// How many are bytes that look like a Datum whose image does not fit its shape, or is a file that the
     /// Datum calls pixels.

@@ -11,6 +11,7 @@ use percolator_data::OpenOptions;
 use percolator_data::store::Existing;
 use percolator_files::shown;
 
+use crate::args::formats::FormatArgs;
 use crate::args::{OpenArgs, with};
 use crate::output::{FileKind, Output};
 use crate::terminal::progress::{self, Lines};
@@ -19,18 +20,22 @@ use crate::terminal::progress::{self, Lines};
 #[derive(Debug, Args)]
 pub(crate) struct DataArgs {
     /// The data set: an LMDB's or a LevelDB's folder, a TFRecord file, a folder or a quoted pattern of them,
-    /// or a text file that lists images and labels.
+    /// a text file that lists images and labels, or data of another library: shards of WebDataset, Parquet,
+    /// Arrow, JSON lines and more.
     #[arg(value_name = "PATH")]
     pub(crate) path: PathBuf,
     /// Prepend this to each name in a list of images, as it is (Caffe's root_folder).
     #[arg(long, value_name = "PREFIX")]
     root: Option<OsString>,
     /// The feature of tf.train.Examples that has the image [default: each whose strings are JPEG or PNG
-    /// files; where one is wanted, image/encoded, or the only one].
+    /// files; where one is wanted, image/encoded, or the only one], or the part of another library's records
+    /// [default: image, jpg, png or the like].
     #[arg(long, value_name = "FEATURE")]
     image: Option<String>,
     #[command(flatten)]
     open: OpenArgs,
+    #[command(flatten)]
+    formats: FormatArgs,
     /// Worker threads [default: one per core]. The results do not depend on it.
     #[arg(short = 'j', long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
@@ -59,7 +64,8 @@ impl DataArgs {
 
     pub(crate) fn options(&self) -> OpenOptions {
         let options = with(self.open.options(), self.root.as_ref(), OpenOptions::root_folder);
-        with(options, self.image.as_ref(), OpenOptions::image_feature)
+        let options = with(options, self.image.as_ref(), OpenOptions::image_feature);
+        self.formats.opened(&self.path, options)
     }
 
     /// Does work, which may print lines, beside a progress bar; on SIGINT or SIGTERM, it is told to stop.

@@ -6,6 +6,8 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use percolator::feed::SourceSpec;
 use percolator::source::Access;
+use percolator_data::OpenOptions;
+use percolator_formats::feed::Formats;
 use percolator_formats::{DataSet, Options};
 
 /// How data of other libraries are read.
@@ -40,6 +42,17 @@ impl FormatArgs {
     pub(crate) fn can_be_fed(&self, path: &Path) -> bool {
         let is_fed = |format: &str| format != "list";
         self.is_given() || percolator_formats::format_of(path).is_ok_and(|format| format.is_some_and(is_fed))
+    }
+
+    /// Lets a path be opened as another library's data if it has any. What Percolator reads itself stays what
+    /// it is: a list of images, a model's arrays.
+    pub(crate) fn opened(&self, path: &Path, options: OpenOptions) -> OpenOptions {
+        let is_own = |format: &str| ["list", "npy", "npz"].contains(&format);
+        let format = percolator_formats::format_of(path).ok().flatten();
+        match self.is_given() || format.is_some_and(|format| !is_own(format)) {
+            true => options.opened_by(Formats, self.format.clone(), self.settings.clone()),
+            false => options,
+        }
     }
 
     /// The path as a feed's spec names it.

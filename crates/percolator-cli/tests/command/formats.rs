@@ -148,3 +148,39 @@ fn what_is_wrong_is_said_with_its_place() {
     let unknown = refused(&["cat", "jsonl/plain.jsonl", "--read-as", "zip"]);
     assert!(unknown.contains("there is no format \"zip\"; there are"), "{unknown}");
 }
+
+#[test]
+fn data_of_other_libraries_is_inspected_and_verified() {
+    let report: Value = serde_json::from_str(&said(&["inspect", "litdata/pytree", "--json"])).unwrap();
+    assert_eq!(report["content"], "parts");
+    assert_eq!((&report["records"], &report["files"]), (&json!(40), &json!(3)));
+    assert_eq!(report["image_features"], json!(["image"]));
+    let parts = report["features"].as_array().unwrap();
+    let names: Vec<_> = parts.iter().map(|part| part["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["flag", "image", "label", "mat", "score", "t", "text", "tt", "vec"]);
+    assert_eq!(report["labels"]["counts"].as_array().unwrap().len(), 10);
+    let text = said(&["inspect", "parquet/hf_image.parquet"]);
+    assert!(text.contains("--image image.bytes --label label"), "{text}");
+    let tokens = said(&["inspect", "megatron/u16.bin"]);
+    assert!(tokens.contains("--fields 'tokens:i64"), "{tokens}");
+    let one = said(&["inspect", "webdataset/tarwriter.tar", "--record", "000004"]);
+    assert!(one.contains("cls") && one.contains("vec.npy"), "{one}");
+    for path in ["mds/full", "webdataset/tarwriter.tar.gz", "jsonl/plain.jsonl", "lmdb/ocr"] {
+        let verified = said(&["verify", path]);
+        assert!(verified.contains("nothing is wrong"), "{path}: {verified}");
+    }
+}
+
+#[test]
+fn damage_in_data_of_other_libraries_is_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("a.tar");
+    let mut bytes = fs::read(golden("webdataset/tarwriter.tar")).unwrap();
+    let jpeg = bytes.windows(3).position(|bytes| bytes == b"\xff\xd8\xff").unwrap();
+    bytes[jpeg + 20..jpeg + 200].fill(0);
+    fs::write(&copy, &bytes).unwrap();
+    let output = percolator(&["verify", copy.to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("record 0, key") && text.contains("2 records are whole"), "{text}");
+}

@@ -40,6 +40,11 @@ impl Records {
                 let found = "a list of images, which has no records: convert it as a list".to_owned();
                 Err(InputError::Format { path: data.path().to_owned(), found })
             }
+            Kind::Files => {
+                let found =
+                    "data of another library, whose records have parts: name the output's fields".to_owned();
+                Err(InputError::Format { path: data.path().to_owned(), found })
+            }
             _ => Ok(Records { data }),
         }
     }

@@ -1,8 +1,10 @@
-//! Which features TensorFlow's records have.
+//! Which features TensorFlow's records have, and which parts those of other libraries.
 
 use std::collections::BTreeMap;
 
+use percolator::Dtype;
 use percolator::example::{Example, Feature};
+use percolator::source::{Part, RecordParts};
 use serde::Serialize;
 
 use crate::content::kind_name;
@@ -10,13 +12,17 @@ use crate::content::kind_name;
 /// The most features that are kept: a generator's mistake may give each record its own.
 const NAMES_MAX: usize = 1000;
 
-/// A feature, over all records that were read.
+/// The kind of a part that has members, or another value that no field takes.
+pub(super) const MEMBERS: &str = "members";
+
+/// A feature, or a part, over all records that were read.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FeatureReport {
     /// Its name.
     pub name: String,
-    /// Its kinds, of which there is usually one: `bytes`, `float`, `int64`, `empty`.
+    /// Its kinds, of which there is usually one: `bytes`, `float`, `int64`, `empty`; `members` of a part that
+    /// no field takes as it is.
     pub kinds: Vec<&'static str>,
     /// How many records have it.
     pub records: u64,
@@ -40,20 +46,46 @@ pub(super) struct FeatureTally {
 impl FeatureTally {
     pub(super) fn add(&mut self, example: &Example<'_>) {
         for (name, feature) in example.features().entries() {
-            let values = values(feature);
             let strings = feature.bytes().into_iter().flat_map(|list| list.iter());
-            let one = || FeatureReport {
-                name: name.to_owned(),
-                kinds: vec![kind_name(feature)],
-                records: 1,
-                values_min: values,
-                values_max: values,
-                bytes_max: strings.map(<[u8]>::len).max().unwrap_or(0),
+            let longest = strings.map(<[u8]>::len).max().unwrap_or(0);
+            self.add_one(name, kind_name(feature), values(feature), longest);
+        }
+    }
+
+    /// Adds the parts of a record.
+    pub(super) fn add_parts(&mut self, parts: &dyn RecordParts, record: &[u8]) {
+        for name in parts.names(record) {
+            let (kind, values, longest) = match parts.part(record, &name) {
+                Ok(None) => ("empty", 0, 0),
+                Ok(Some(Part::Bytes(bytes))) => ("bytes", 1, bytes.len()),
+                Ok(Some(Part::Strings(strings))) => {
+                    let longest = strings.iter().map(|string| string.len()).max();
+                    ("bytes", strings.len(), longest.unwrap_or(0))
+                }
+                Ok(Some(Part::Int(_))) => ("int64", 1, 0),
+                Ok(Some(Part::Float(_))) => ("float", 1, 0),
+                Ok(Some(Part::Numbers { dtype, values })) => {
+                    let is_float = matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::Bf16);
+                    (if is_float { "float" } else { "int64" }, values.len() / dtype.size(), 0)
+                }
+                Ok(Some(_)) | Err(_) => (MEMBERS, 0, 0),
             };
-            match self.known.get_mut(name) {
-                Some(report) => report.add(&one()),
-                None => self.keep(name, one),
-            }
+            self.add_one(&name, kind, values, longest);
+        }
+    }
+
+    fn add_one(&mut self, name: &str, kind: &'static str, values: usize, bytes_max: usize) {
+        let one = || FeatureReport {
+            name: name.to_owned(),
+            kinds: vec![kind],
+            records: 1,
+            values_min: values,
+            values_max: values,
+            bytes_max,
+        };
+        match self.known.get_mut(name) {
+            Some(report) => report.add(&one()),
+            None => self.keep(name, one),
         }
     }
 

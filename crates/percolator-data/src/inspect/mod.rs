@@ -111,6 +111,6 @@ pub fn inspect(data: &DataSet, options: &InspectOptions, progress: &Progress) ->
     let features = states.into_iter().map(|(_, features)| features);
     let features = features.fold(FeatureTally::default(), FeatureTally::merge).finish();
     let mut report = tally.finish(data, &values, records, features);
-    report.net = net::net(data, &report, values.other);
+    report.net = net::net(data, &report, &values);
     Ok(report)
 }

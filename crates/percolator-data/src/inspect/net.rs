@@ -9,22 +9,21 @@ use percolator::batch::FIELDS_MAX;
 use percolator::example::{ExampleField, ExampleFields};
 use percolator::{Dtype, Field};
 use percolator_files::shown;
-use percolator_messages::Value;
 
-use super::features::FeatureReport;
+use super::features::{FeatureReport, MEMBERS};
 use super::report::Report;
-use crate::content::{Content, LABELS};
+use crate::content::{Content, LABELS, Values};
 use crate::open::{DataSet, Kind};
 
 /// Caffe's layer for an LMDB, a LevelDB or a list; the command's options for TFRecords.
-pub(super) fn net(data: &DataSet, report: &Report, other: Option<Value>) -> String {
+pub(super) fn net(data: &DataSet, report: &Report, values: &Values) -> String {
     match (data.kind(), report.content) {
         _ if report.records == 0 => "There is no record: a feed needs at least 1.\n".to_owned(),
         // A layer of Caffe cannot name one of several databases.
         (Kind::Lmdb, Content::Datum) if data.database().is_none() => database(data, report, "LMDB"),
         (Kind::LevelDb, Content::Datum) => database(data, report, "LEVELDB"),
         (Kind::ImageList, _) => list(data, report),
-        (_, content) => command(data, report, content, other),
+        _ => command(data, report, values),
     }
 }
 
@@ -93,13 +92,13 @@ fn images(report: &Report) -> String {
 
 /// The options of the command that feeds it: no layer of Caffe reads it. What they leave out is said in a
 /// comment of the shell, so that the whole can be run as it is.
-fn command(data: &DataSet, report: &Report, content: Content, other: Option<Value>) -> String {
+fn command(data: &DataSet, report: &Report, values: &Values) -> String {
     let mut command = format!("percolator feed {}", shown::shell_word(data.path()));
     if let Some(name) = data.database() {
         let _ = write!(command, " --database {}", shown::shell_word(Path::new(name)));
     }
     let mut comments = Vec::new();
-    match content {
+    match values.content {
         Content::Example => comments = example(report, &mut command),
         Content::SequenceExample => {
             return "No layer and no option feeds SequenceExamples: write a decoder \
@@ -107,13 +106,14 @@ fn command(data: &DataSet, report: &Report, content: Content, other: Option<Valu
                 .to_owned();
         }
         Content::Bytes => {
-            let are = other.map(|value| format!(" (most are {value})")).unwrap_or_default();
+            let are = values.other.map(|value| format!(" (most are {value})")).unwrap_or_default();
             return format!(
                 "These values are neither Datums nor Examples{are}: write a decoder \
                  (docs/guide/own-records.md).\n"
             );
         }
         Content::Datum => sides(report, &mut command),
+        Content::Parts => comments = parts(report, values, &mut command),
     }
     comments.into_iter().fold(command + "\n", |said, comment| said + "# " + &comment + "\n")
 }
@@ -164,11 +164,23 @@ fn example(report: &Report, command: &mut String) -> Vec<String> {
     } else {
         report.features.iter().for_each(|feature| fields.add(feature, report));
     }
-    if !fields.fields.is_empty() {
-        let text = ExampleFields::from_iter(fields.fields).to_string();
-        let _ = write!(command, " --fields {}", shown::shell_text(&text));
+    fields.write(command)
+}
+
+/// The options for records with named parts: the image and its label, or else all parts as fields.
+fn parts(report: &Report, values: &Values, command: &mut String) -> Vec<String> {
+    let word = |name: &str| shown::shell_word(Path::new(name)).to_string();
+    if let [image] = &values.images[..] {
+        let _ = write!(command, " --image {}", word(image));
+        if let Some((_, Some(label))) = &values.of_parts {
+            let _ = write!(command, " --label {}", word(label));
+        }
+        sides(report, command);
+        return Vec::new();
     }
-    fields.comments
+    let mut fields = Fields::default();
+    report.features.iter().for_each(|part| fields.add(part, report));
+    fields.write(command)
 }
 
 /// The fields of a batch, with names that differ.
@@ -180,6 +192,15 @@ struct Fields {
 }
 
 impl Fields {
+    /// Writes the option that has them, and returns what is to be said of the others.
+    fn write(self, command: &mut String) -> Vec<String> {
+        if !self.fields.is_empty() {
+            let text = ExampleFields::from_iter(self.fields).to_string();
+            let _ = write!(command, " --fields {}", shown::shell_text(&text));
+        }
+        self.comments
+    }
+
     /// Adds a feature. One with several kinds, or none, has no type.
     fn add(&mut self, feature: &FeatureReport, report: &Report) {
         /// The most bytes of a string unless more are stated.
@@ -193,6 +214,10 @@ impl Fields {
             }));
             return;
         };
+        if *kind == MEMBERS {
+            self.comments.push(left_out("it has members, each of which is a field: name one"));
+            return;
+        }
         let is_strings = *kind == "bytes" && !feature.is_one_in(report);
         if self.names.len() + 1 + usize::from(is_strings) > FIELDS_MAX {
             self.comments.push(left_out("a batch has no room for it"));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use percolator::decoder::ImageFileDecoder;
 use percolator::example::{Example, Feature, Features, SequenceExample};
 use percolator::record::{Datum, Key};
-use percolator::source::{Entry, Source, SourceError};
+use percolator::source::{Entry, Part, Source, SourceError};
 use percolator_files::shown;
 use serde::Serialize;
 
@@ -40,8 +40,8 @@ pub struct Record {
     pub source: PathBuf,
     /// What its value is.
     pub content: Content,
-    /// The feature that has the image, if it was stated.
-    image_feature: Option<String>,
+    /// How it is taken apart.
+    values: Values,
 }
 
 /// A part of a record, as text.
@@ -169,13 +169,14 @@ fn with_key(data: &DataSet, key: &[u8]) -> Result<Option<Record>, SourceError> {
 
 impl Record {
     fn new(data: &DataSet, number: Option<u64>, entry: &Entry<'_>, source: &dyn Source) -> Self {
+        let values = Values::of_value(data, entry.value());
         Record {
             number,
             key: entry.key().to_owned(),
             value: entry.value().to_owned(),
             source: source.path().to_owned(),
-            content: Content::of_value(entry.value()),
-            image_feature: data.image_feature().map(ToOwned::to_owned),
+            content: values.content,
+            values,
         }
     }
 
@@ -205,6 +206,17 @@ impl Record {
                 }
             }
             Content::Bytes => push(&mut fields, "bytes", bytes_text(&self.value)),
+            Content::Parts => {
+                if let Some((parts, _)) = &self.values.of_parts {
+                    for name in parts.names(&self.value) {
+                        let value = match parts.part(&self.value, &name) {
+                            Ok(part) => text_of_part(part.as_ref()),
+                            Err(fault) => fault.to_string(),
+                        };
+                        fields.push(FieldText { name: shown::message(&name).to_string(), value });
+                    }
+                }
+            }
         }
         if let Some(image) = self.image(ChannelOrder::Bgr) {
             let value = match image {
@@ -226,8 +238,7 @@ impl Record {
         &self,
         channels: ChannelOrder,
     ) -> Option<Result<(PictureEncoding, percolator::batch::ImageShape, Pixels), String>> {
-        let values = Values::of_value(self.content, self.image_feature.as_deref(), &self.value);
-        let picture = match values.parts(&self.value) {
+        let picture = match self.values.parts(&self.value) {
             Ok(parts) => parts.picture?,
             Err(cause) => return Some(Err(cause.to_string())),
         };
@@ -281,6 +292,24 @@ fn text_of(feature: Feature<'_>) -> String {
         String::new()
     };
     format!("{kind}: {values}").trim_end_matches([' ', ':']).to_owned()
+}
+
+/// A part's type and first values.
+fn text_of_part(part: Option<&Part<'_>>) -> String {
+    match part {
+        None => "null".to_owned(),
+        Some(Part::Bytes(bytes)) => bytes_text(bytes),
+        Some(Part::Strings(strings)) => match &strings[..] {
+            [] => "no strings".to_owned(),
+            [first, ..] => format!("{} strings; the first: {}", strings.len(), bytes_text(first)),
+        },
+        Some(Part::Int(number)) => number.to_string(),
+        Some(Part::Float(number)) => number.to_string(),
+        Some(Part::Numbers { dtype, values }) => {
+            format!("{} of {dtype}", values.len() / dtype.size())
+        }
+        Some(_) => "a value of another kind".to_owned(),
+    }
 }
 
 /// The most values that are shown of a list, and the most bytes of a string.

@@ -67,6 +67,9 @@ impl Facts {
         {
             features.add(&example);
         }
+        if let Some((parts, _)) = &values.of_parts {
+            features.add_parts(&**parts, seen.value);
+        }
         let looked = caught(decoder, ImageFileDecoder::default, |decoder| {
             let parts = values.parts(seen.value)?;
             facts.label = parts.label;

@@ -6,6 +6,7 @@ use percolator_files::shown::{self, count};
 
 use super::duplicates::Duplicates;
 use super::report::{LabelCount, Labels, Report};
+use crate::content::Content;
 
 /// The most lines for labels.
 const LABELS_MAX: usize = 20;
@@ -109,11 +110,9 @@ fn write_features(report: &Report, out: &mut String) -> Result {
             true => feature.values_max.to_string(),
             false => format!("{} to {}", feature.values_min, feature.values_max),
         };
-        writeln!(
-            out,
-            "  feature    {name}: {kinds}, {values} each, in {}",
-            count(feature.records, "record")
-        )?;
+        let what = if report.content == Content::Parts { "part   " } else { "feature" };
+        let records = count(feature.records, "record");
+        writeln!(out, "  {what}    {name}: {kinds}, {values} each, in {records}")?;
     }
     if report.other_features > 0 {
         let (others, listed) = (report.other_features, report.features.len());

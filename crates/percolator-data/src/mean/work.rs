@@ -178,7 +178,7 @@ pub(super) fn first_image(
 }
 
 /// The image of a record.
-fn picture_of<'a>(values: &Values, value: &'a [u8]) -> Result<Picture<'a>, RecordCause> {
+fn picture_of<'a>(values: &'a Values, value: &'a [u8]) -> Result<Picture<'a>, RecordCause> {
     const NONE: &str = "there is no image in it; a mean needs Caffe's Datums, or tf.train.Examples with a \
                         feature of one JPEG or PNG file";
     values.parts(value)?.picture.ok_or_else(|| DecodeFailure::new(NONE).into_cause())

@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use percolator::leveldb::LogGaps;
-use percolator::source::{Access, ImageList, LevelDb, Lmdb, Source, SourceError, TfRecord};
+use percolator::source::{
+    Access, ImageList, LevelDb, Lmdb, Opener, RecordParts, Source, SourceError, TfRecord, WantedFiles,
+};
 use percolator_files::input_file;
 use serde::Serialize;
 
@@ -33,6 +35,8 @@ pub enum Kind {
     TfRecord,
     /// A text file that lists images and labels.
     ImageList,
+    /// Data of another library, which an [opener](OpenOptions::opened_by) opens.
+    Files,
 }
 
 impl fmt::Display for Kind {
@@ -42,6 +46,7 @@ impl fmt::Display for Kind {
             Kind::LevelDb => "LevelDB",
             Kind::TfRecord => "TFRecord",
             Kind::ImageList => "list of images",
+            Kind::Files => "files",
         })
     }
 }
@@ -60,7 +65,8 @@ pub enum Found {
 pub struct DataSet {
     path: PathBuf,
     kind: Kind,
-    /// The sources whose records follow one another: each TFRecord file is one, all other kinds have one.
+    /// The sources whose records follow one another: each TFRecord file is one, and each shard of another
+    /// library's data; all other kinds have one.
     sources: Vec<Arc<dyn Source>>,
     /// The same once more if it is a LevelDB, whose keys can be sought.
     pub(crate) leveldb: Option<LevelDb>,
@@ -76,6 +82,15 @@ pub struct OpenOptions {
     root_folder: Option<OsString>,
     access: Access,
     log_gaps: LogGaps,
+    foreign: Option<Arc<ForeignFiles>>,
+}
+
+/// How data of another library are opened.
+#[derive(Clone, Debug)]
+struct ForeignFiles {
+    opener: Arc<dyn Opener>,
+    format: Option<String>,
+    settings: Vec<(String, String)>,
 }
 
 impl OpenOptions {
@@ -86,9 +101,22 @@ impl OpenOptions {
         self
     }
 
-    /// Takes the image of `tf.train.Example`s from the feature of this name. By default, each feature is an
-    /// image whose strings begin like JPEG or PNG files; where one image is wanted, `image/encoded` is it, or
-    /// the only one.
+    /// Reads the path as data of another library, with the format's settings. If the format is not stated, it
+    /// is told by the files. `percolator-formats` has an opener.
+    #[must_use]
+    pub fn opened_by(
+        mut self,
+        opener: impl Opener + 'static,
+        format: Option<String>,
+        settings: Vec<(String, String)>,
+    ) -> Self {
+        self.foreign = Some(Arc::new(ForeignFiles { opener: Arc::new(opener), format, settings }));
+        self
+    }
+
+    /// Takes the image of `tf.train.Example`s from the feature of this name, and that of other records from
+    /// the part. By default, each feature is an image whose strings begin like JPEG or PNG files; where one
+    /// image is wanted, `image/encoded` is it, or the only one. Of parts, the one that its name tells.
     #[must_use]
     pub fn image_feature(mut self, feature: impl Into<String>) -> Self {
         self.image_feature = Some(feature.into());
@@ -124,6 +152,9 @@ impl OpenOptions {
     /// [`OpenError`].
     pub fn find(&self, path: impl AsRef<Path>) -> Result<Found, OpenError> {
         let path = path.as_ref();
+        if self.foreign.is_some() {
+            return self.open_kind(path, Kind::Files).map(Found::DataSet);
+        }
         match Kind::at("", path)? {
             Some(kind) => self.open_kind(path, kind).map(Found::DataSet),
             None => Ok(Found::Model(path.to_owned())),
@@ -180,8 +211,21 @@ impl OpenOptions {
                     None => Arc::new(list),
                 }]
             }
+            Kind::Files => self.open_files(path)?,
         };
         Ok(DataSet { path: path.to_owned(), kind, sources, leveldb, options: self.clone() })
+    }
+
+    fn open_files(&self, path: &Path) -> Result<Vec<Arc<dyn Source>>, OpenError> {
+        let Some(foreign) = &self.foreign else {
+            return Err(OpenError::refused(path, "there is nothing that opens data of other libraries"));
+        };
+        let ForeignFiles { opener, format, settings } = &**foreign;
+        let mut wanted = WantedFiles::at(path);
+        wanted.format = format.as_deref();
+        wanted.settings = settings;
+        wanted.access = self.access;
+        Ok(opener.open(&wanted)?)
     }
 
     /// Checks that a data set of this kind has a use for each option that is given.
@@ -223,7 +267,7 @@ impl DataSet {
         self.options.database.as_deref().filter(|_| self.kind == Kind::Lmdb)
     }
 
-    /// The feature that has the image, if it was stated.
+    /// The feature, or the part, that has the image, if it was stated.
     #[must_use]
     pub fn image_feature(&self) -> Option<&str> {
         self.options.image_feature.as_deref()
@@ -251,6 +295,12 @@ impl DataSet {
     #[must_use]
     pub fn sources(&self) -> &[Arc<dyn Source>] {
         &self.sources
+    }
+
+    /// What finds the named parts of its records, if they have any.
+    #[must_use]
+    pub fn record_parts(&self) -> Option<Arc<dyn RecordParts>> {
+        self.sources.first()?.record_parts()
     }
 
     /// A data set of any source, which counts as an LMDB.

@@ -228,7 +228,7 @@ impl<'a> Feeder<'a> {
                 self.lost = Some(lost);
                 self.leave_source(chunk);
             }
-            Kind::Lmdb | Kind::TfRecord | Kind::ImageList => {
+            Kind::Lmdb | Kind::TfRecord | Kind::ImageList | Kind::Files => {
                 self.lost = Some(Unreadable { records: Some(1), ..lost });
                 self.next += 1;
                 // A record that was merely on the way to a selected one is not missed.

@@ -110,6 +110,11 @@ impl Copy {
             Kind::Lmdb => Backend::Lmdb,
             Kind::LevelDb => Backend::LevelDb,
             Kind::TfRecord => Backend::TfRecord,
+            Kind::Files => {
+                let message = "it is of another library, whose files are not written: copy what is damaged again, or \
+                               let a feed pass over it (`--bad-records`)";
+                return Err(refused(data.path(), message));
+            }
             Kind::ImageList => {
                 existing.check(out).map_err(|error| unwritten(out, error))?;
                 // One of the images, perhaps.

@@ -129,6 +129,10 @@ impl RecordParts for GrammarParts {
         })
     }
 
+    fn check(&self, record: &[u8]) -> Result<(), PartFault> {
+        self.grammar.parts(record).map(drop).map_err(fault)
+    }
+
     fn image(&self) -> Option<(String, Option<String>)> {
         self.image.clone()
     }
