@@ -14,7 +14,8 @@ pub trait RecordParts: Send + Sync + fmt::Debug {
     /// Describes the parts, for messages. Sources can be joined if they describe their parts alike.
     fn description(&self) -> String;
 
-    /// The names of a record's parts, for messages.
+    /// The names of a record's parts: of each that [`part`](Self::part) takes. Members of parts have names of
+    /// their own.
     fn names(&self, record: &[u8]) -> Vec<String>;
 
     /// Checks that all parts of a record can be read, for whoever verifies a data set.

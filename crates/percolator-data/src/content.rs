@@ -409,7 +409,7 @@ impl Values {
 }
 
 /// The number that a part is: an integer, or a text of decimal digits.
-fn label_of(part: &Part<'_>) -> Option<Label> {
+pub(crate) fn label_of(part: &Part<'_>) -> Option<Label> {
     match part {
         Part::Int(number) => Some(*number),
         Part::Bytes(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),

@@ -23,6 +23,7 @@ use percolator_files::shown;
 use percolator_files::shown::count;
 use serde_json::json;
 
+use crate::args::formats::FormatArgs;
 use crate::args::{OpenArgs, choices, with};
 use crate::run::exit;
 use crate::terminal::out::stdout;
@@ -53,9 +54,11 @@ enum Origin {
     Cifar10(CifarFiles),
     /// Convert CIFAR-100's binary files.
     Cifar100(Cifar100),
-    /// Convert the records of an LMDB, a LevelDB or TFRecord files.
+    /// Convert the records of an LMDB, a LevelDB, TFRecord files, or data of another library.
     ///
-    /// Keys are kept. Records of TFRecord files have none, and get their numbers: 00000000.
+    /// Keys are kept. Records of TFRecord files have none, and get their numbers: 00000000. Those of another
+    /// library (shards of WebDataset, Parquet, Arrow, JSON lines and more) become tf.train.Examples with a
+    /// feature for each part, and are numbered.
     Records(RecordsOf),
 }
 
@@ -195,18 +198,22 @@ struct Cifar100 {
 
 #[derive(Debug, Args)]
 struct RecordsOf {
-    /// The folder of an LMDB or a LevelDB, or TFRecord files: one, a folder, or a quoted pattern.
+    /// The folder of an LMDB or a LevelDB, TFRecord files: one, a folder, or a quoted pattern, or data of
+    /// another library.
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
     #[command(flatten)]
     open: OpenArgs,
+    #[command(flatten)]
+    formats: FormatArgs,
     #[command(flatten)]
     output: OutputArgs,
     /// Take the records for Datums, and keep their images and labels alone.
     #[arg(long)]
     strip: bool,
     /// Take the records for tf.train.Examples, and make Datums of their images and labels: the names of the
-    /// two features, such as image/encoded,image/class/label.
+    /// two features, such as image/encoded,image/class/label; of another library's records, those of the two
+    /// parts, such as jpg,cls.
     #[arg(long, value_name = "IMAGE,LABEL", value_parser = example_names, conflicts_with = "strip")]
     example: Option<ExampleNames>,
 }
@@ -269,9 +276,9 @@ impl Convert {
             }
             Origin::Cifar10(files) => files.run(CifarKind::Ten),
             Origin::Cifar100(Cifar100 { files, label }) => files.run(CifarKind::Hundred(label.into())),
-            Origin::Records(RecordsOf { source, open, output, strip, example }) => {
+            Origin::Records(RecordsOf { source, open, formats, output, strip, example }) => {
                 let options = RecordOptions { strip, example };
-                let data = open.options().open(&source)?;
+                let data = formats.opened(&source, open.options()).open(&source)?;
                 if data.kind() == Kind::TfRecord {
                     output.check_apart_from(&source)?;
                 }

@@ -26,8 +26,12 @@ fn said(arguments: &[&str]) -> String {
 }
 
 fn refused(arguments: &[&str]) -> String {
+    refused_with(2, arguments)
+}
+
+fn refused_with(code: i32, arguments: &[&str]) -> String {
     let output = percolator(arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
@@ -183,4 +187,31 @@ fn damage_in_data_of_other_libraries_is_verified() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("record 0, key") && text.contains("2 records are whole"), "{text}");
+}
+
+#[test]
+fn data_of_other_libraries_become_datums_and_examples() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let convert = ["convert", "records", "--quiet"];
+    let [datums, examples] = [out("lmdb"), out("a.tfrecord")];
+    said(&[&convert[..], &["webdataset/tarwriter.tar", &datums, "--example", "jpg,cls"]].concat());
+    let labels: Vec<_> = lines(&["cat", &datums, "--json"])
+        .into_iter()
+        .map(|line| (line["key"].clone(), line["parts"]["label"].clone()))
+        .collect();
+    let due = [("00000000", 6), ("00000001", 0), ("00000002", 1)];
+    assert_eq!(labels, due.map(|(key, label)| (json!(key), json!(label))));
+
+    said(&[&convert[..], &["mds/full", &examples, "--backend", "tfrecord"]].concat());
+    let (found, due) = (lines(&["cat", &examples, "--json"]), lines(&["cat", "mds/full", "--json"]));
+    assert_eq!(found.len(), 40);
+    for (found, due) in found.iter().zip(&due) {
+        let (found, due) = (&found["parts"], &due["parts"]);
+        // A feature is a list.
+        assert_eq!((&found["image"][0], &found["label"]["values"][0]), (&due["image"], &due["label"]));
+        assert!(found.get("meta.key").is_some() || due["meta"].is_null(), "{found}");
+    }
+    let strip = refused_with(1, &[&convert[..], &["mds/full", &out("x"), "--strip"]].concat());
+    assert!(strip.contains("it has named parts, and is no Datum"), "{strip}");
 }

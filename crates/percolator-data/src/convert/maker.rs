@@ -2,9 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 use percolator::ColorMode;
 use percolator::decoder::ImageFileDecoder;
+use percolator::source::RecordParts;
 use percolator::transform::DecodeError;
 use percolator_files::input_file::is_of_file;
 use percolator_files::shown;
@@ -38,13 +40,19 @@ impl From<String> for Unmade {
 pub(super) struct Maker<'a> {
     images: &'a ImageOptions,
     records: &'a RecordOptions,
+    /// What finds the parts of records that have some.
+    parts: Option<Arc<dyn RecordParts>>,
     decoder: ImageFileDecoder,
     file: Vec<u8>,
 }
 
 impl<'a> Maker<'a> {
-    pub(super) fn new(images: &'a ImageOptions, records: &'a RecordOptions) -> Self {
-        Maker { images, records, decoder: images.decoder(), file: Vec::new() }
+    pub(super) fn new(
+        images: &'a ImageOptions,
+        records: &'a RecordOptions,
+        parts: Option<Arc<dyn RecordParts>>,
+    ) -> Self {
+        Maker { images, records, parts, decoder: images.decoder(), file: Vec::new() }
     }
 
     /// Appends the value of an item's record, and returns the size of its image if it is one's. An error says
@@ -67,7 +75,10 @@ impl<'a> Maker<'a> {
                 Ok(Some(size))
             }
             Item::Record { value, .. } => {
-                self.records.make(value, out)?;
+                match &self.parts {
+                    Some(parts) => self.records.make_of_parts(&**parts, value, out)?,
+                    None => self.records.make(value, out)?,
+                }
                 Ok(None)
             }
             Item::Unreadable { reason, .. } => Err(Unmade::Item(reason.clone())),
@@ -76,7 +87,9 @@ impl<'a> Maker<'a> {
             self.decoder = self.images.decoder();
             Err(Unmade::Item("its conversion panicked, which is a bug of this program".to_owned()))
         });
-        let is_copied = matches!(item, Item::Record { .. }) && *self.records == RecordOptions::default();
+        let is_copied = matches!(item, Item::Record { .. })
+            && self.parts.is_none()
+            && *self.records == RecordOptions::default();
         let made = made.and_then(|size| {
             if !is_copied {
                 check_datum_bytes(out.len() - before)?;

@@ -73,7 +73,7 @@ pub(super) fn run(
         }
     };
     let worker = |jobs: Receiver<Dealt>| {
-        let mut maker = Maker::new(&convert.images, &convert.records);
+        let mut maker = Maker::new(&convert.images, &convert.records, convert.input.record_parts());
         for (items, result) in jobs {
             let bytes = spare.try_recv().unwrap_or_default();
             let made = items.and_then(|items| made_of(items, bytes, &mut maker));

@@ -14,6 +14,9 @@ mod records;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use percolator::source::RecordParts;
 
 pub use self::cifar::{Cifar, CifarKind, CifarLabel, CifarSplit};
 pub use self::class_folders::ClassFolders;
@@ -101,6 +104,11 @@ pub trait Input: Send + Sync + fmt::Debug {
 
     /// How it is recognised when a conversion is resumed: facts that differ if its items do.
     fn identity(&self) -> String;
+
+    /// What finds the named parts in the values of its [records](Item::Record), if they have any.
+    fn record_parts(&self) -> Option<Arc<dyn RecordParts>> {
+        None
+    }
 
     /// The number of items, if it is known without reading them.
     fn items(&self) -> Option<u64>;

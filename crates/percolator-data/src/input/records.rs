@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use percolator::source::RecordParts;
 
 use super::{Input, InputError, Item, ItemReader};
 use crate::open::{DataSet, Kind};
@@ -13,6 +16,9 @@ const READ_AT_ONCE: u64 = 64;
 const PASSED_AT_ONCE: u64 = 1 << 12;
 
 /// The records of a store, with its keys, or numbered. A record that cannot be read is skipped.
+///
+/// Data of another library are numbered, because its shards may use a key again: `00000003`, or with the
+/// record's name `00000003_cat`.
 #[derive(Debug)]
 pub struct Records {
     data: DataSet,
@@ -40,18 +46,24 @@ impl Records {
                 let found = "a list of images, which has no records: convert it as a list".to_owned();
                 Err(InputError::Format { path: data.path().to_owned(), found })
             }
-            Kind::Files => {
-                let found =
-                    "data of another library, whose records have parts: name the output's fields".to_owned();
-                Err(InputError::Format { path: data.path().to_owned(), found })
-            }
             _ => Ok(Records { data }),
         }
     }
 
-    /// A record's key, if it is its number, with at least eight digits.
-    fn key(&self, number: u64) -> Option<Vec<u8>> {
-        (self.data.kind() == Kind::TfRecord).then(|| format!("{number:08}").into_bytes())
+    /// A record's key, if it has its number, with at least eight digits. `name` is what the source calls it.
+    fn key(&self, number: u64, name: &[u8]) -> Option<Vec<u8>> {
+        let mut key = format!("{number:08}").into_bytes();
+        match self.data.kind() {
+            Kind::TfRecord => Some(key),
+            Kind::Files => {
+                if !name.iter().all(u8::is_ascii_digit) {
+                    key.push(b'_');
+                    key.extend_from_slice(name);
+                }
+                Some(key)
+            }
+            Kind::Lmdb | Kind::LevelDb | Kind::ImageList => None,
+        }
     }
 
     /// The item of a record that cannot be read. An error if it is more than one: then the numbers of those
@@ -62,7 +74,7 @@ impl Records {
             let path = self.data.path().to_owned();
             return Err(InputError::Lost { path, first: *first, error: Box::new(error.clone()) });
         }
-        let (key, place) = match self.key(*first) {
+        let (key, place) = match self.key(*first, b"") {
             Some(key) => (key, String::new()),
             None => (Vec::new(), unreadable.place()),
         };
@@ -83,6 +95,10 @@ impl Input for Records {
         let identities: Vec<String> =
             self.data.sources().iter().map(|source| format!("{:?}", source.identity())).collect();
         identities.join(", ")
+    }
+
+    fn record_parts(&self) -> Option<Arc<dyn RecordParts>> {
+        self.data.record_parts()
     }
 
     fn items(&self) -> Option<u64> {
@@ -156,7 +172,7 @@ impl<'a> RecordReader<'a> {
         for held in self.chunk.held() {
             let item = match held {
                 Held::Record(seen) => {
-                    let key = self.records.key(seen.number).unwrap_or_else(|| seen.key.to_vec());
+                    let key = self.records.key(seen.number, seen.key).unwrap_or_else(|| seen.key.to_vec());
                     Ok(Item::Record { key, value: seen.value.to_vec() })
                 }
                 Held::Unreadable(unreadable) => self.records.skipped(unreadable),

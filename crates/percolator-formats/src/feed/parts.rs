@@ -83,6 +83,16 @@ impl GrammarParts {
     }
 }
 
+/// Adds the name of a value, or those of its members.
+fn name_all(name: &str, value: &Value<'_>, names: &mut Vec<String>) {
+    match value {
+        Value::Struct(members) => {
+            members.iter().for_each(|(member, value)| name_all(&format!("{name}.{member}"), value, names))
+        }
+        _ => names.push(name.to_owned()),
+    }
+}
+
 fn fault(fault: Fault) -> PartFault {
     PartFault::new(fault.to_string())
 }
@@ -123,10 +133,14 @@ impl RecordParts for GrammarParts {
     }
 
     fn names(&self, record: &[u8]) -> Vec<String> {
-        self.grammar.names().unwrap_or_else(|| {
-            let parts = self.grammar.parts(record).unwrap_or_default();
-            parts.into_iter().map(|(name, _)| name.into_owned()).collect()
-        })
+        match self.grammar.parts(record) {
+            Err(_) => self.grammar.names().unwrap_or_default(),
+            Ok(parts) => {
+                let mut names = Vec::with_capacity(parts.len());
+                parts.iter().for_each(|(name, value)| name_all(name, value, &mut names));
+                names
+            }
+        }
     }
 
     fn check(&self, record: &[u8]) -> Result<(), PartFault> {
