@@ -50,6 +50,8 @@ mod text;
 pub mod unpack;
 mod value;
 mod window;
+#[cfg(feature = "write")]
+pub mod write;
 mod zstd_frames;
 
 pub use self::data_set::DataSet;

@@ -1,10 +1,12 @@
-//! The records of data of any format, with their named parts: options of `cat` and `extract`.
+//! The records of data of any format, with their named parts: options of `cat`, `extract` and `convert shards`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
+use percolator::source::Source;
+use percolator_data::Kind;
 use percolator_files::shown;
 use percolator_formats::feed::parts_of_record;
 use percolator_formats::{FormatError, Key, Part, Shard};
@@ -32,6 +34,20 @@ pub(crate) enum Visit {
 type Take<'a> = &'a mut dyn FnMut(u64, &Key<'_>, &[Part<'_>]) -> anyhow::Result<Visit>;
 
 impl RecordArgs {
+    /// The shards at a path, if they are another library's.
+    pub(crate) fn shards(&self, path: &Path) -> anyhow::Result<Option<Vec<Arc<dyn Shard>>>> {
+        if !self.formats.is_of_another(path) && path.exists() {
+            return Ok(None);
+        }
+        Ok(Some(self.formats.open(path, self.open.access())?.shards().to_vec()))
+    }
+
+    /// The sources at a path whose records are Percolator's own, and whether they have keys.
+    pub(crate) fn sources(&self, path: &Path) -> anyhow::Result<(Vec<Arc<dyn Source>>, bool)> {
+        let data = self.open.options().open(path)?;
+        Ok((data.sources().to_vec(), data.kind() != Kind::TfRecord))
+    }
+
     /// Visits all records in order, or the one with this number or key.
     pub(crate) fn visit(
         &self,
@@ -41,12 +57,9 @@ impl RecordArgs {
     ) -> anyhow::Result<()> {
         let mut visitor = Visitor { number: 0, record, take, state: Visit::GoesOn, is_found: false };
         for path in paths {
-            if self.formats.is_of_another(path) || !path.exists() {
-                for shard in self.formats.open(path, self.open.access())?.shards() {
-                    visitor.visit_shard(shard)?;
-                }
-            } else {
-                visitor.visit_database(&self.open, path)?;
+            match self.shards(path)? {
+                Some(shards) => shards.iter().try_for_each(|shard| visitor.visit_shard(shard))?,
+                None => visitor.visit_sources(&self.sources(path)?.0)?,
             }
             if visitor.state == Visit::Ends {
                 return Ok(());
@@ -115,8 +128,8 @@ impl Visitor<'_, '_> {
     }
 
     /// Visits the records of an LMDB, a LevelDB or TFRecord files.
-    fn visit_database(&mut self, open: &OpenArgs, path: &PathBuf) -> anyhow::Result<()> {
-        for source in open.options().open(path)?.sources() {
+    fn visit_sources(&mut self, sources: &[Arc<dyn Source>]) -> anyhow::Result<()> {
+        for source in sources {
             let mut cursor = source.cursor()?;
             while self.state == Visit::GoesOn {
                 let Some(entry) = cursor.advance()? else { break };

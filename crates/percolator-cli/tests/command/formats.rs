@@ -26,12 +26,8 @@ fn said(arguments: &[&str]) -> String {
 }
 
 fn refused(arguments: &[&str]) -> String {
-    refused_with(2, arguments)
-}
-
-fn refused_with(code: i32, arguments: &[&str]) -> String {
     let output = percolator(arguments);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
@@ -212,6 +208,107 @@ fn data_of_other_libraries_become_datums_and_examples() {
         assert_eq!((&found["image"][0], &found["label"]["values"][0]), (&due["image"], &due["label"]));
         assert!(found.get("meta.key").is_some() || due["meta"].is_null(), "{found}");
     }
-    let strip = refused_with(1, &[&convert[..], &["mds/full", &out("x"), "--strip"]].concat());
+    let strip = refused(&[&convert[..], &["mds/full", &out("x"), "--strip"]].concat());
     assert!(strip.contains("it has named parts, and is no Datum"), "{strip}");
+}
+
+#[test]
+fn records_are_written_as_other_libraries_read_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let parts = |path: &str| -> Vec<Value> {
+        lines(&["cat", path, "--json"]).into_iter().map(|line| line["parts"].clone()).collect()
+    };
+    let write = |words: &[&str]| said(&[&["convert", "shards", "--quiet"], words].concat());
+    let parquet = out("a.parquet");
+    write(&["mds/full", "--out", &parquet]);
+    let names = ["image", "ints", "label", "meta", "score", "text", "vec_s"];
+    for (found, due) in parts(&parquet).iter().zip(parts("mds/full")) {
+        for name in names.iter().filter(|name| **name != "ints") {
+            assert_eq!(found[name], due[name], "{name}");
+        }
+        assert_eq!(found["ints"].as_array().unwrap().len(), due["ints"]["shape"][0]);
+    }
+
+    // From own records and shards, in one order, over three shards.
+    let shards = out("t.tar");
+    let sources = ["webdataset/shard-*.tar", "mds/full", "--out", &shards, "--shards", "3"];
+    write(&[&sources[..], &["--shuffle", "7"]].concat());
+    let found = parts(&out("t-{000000..000002}.tar"));
+    assert_eq!(found.len(), 52);
+    let image = |parts: &Value| {
+        let of = |name: &&&str| parts.get(**name).is_some();
+        parts[*["jpg", "png", "image"].iter().find(of).unwrap()]["sha256"].as_str().unwrap().to_owned()
+    };
+    let sorted = |parts: &[Value]| {
+        let mut images: Vec<_> = parts.iter().map(image).collect();
+        images.sort_unstable();
+        images
+    };
+    let due = [parts("webdataset/shard-*.tar"), parts("mds/full")].concat();
+    assert_eq!(sorted(&found), sorted(&due));
+    assert_ne!(found.iter().map(image).collect::<Vec<_>>(), due.iter().map(image).collect::<Vec<_>>());
+    let bytes = fs::read(out("t-000001.tar")).unwrap();
+    write(&[&sources[..], &["--shuffle", "7", "--force"]].concat());
+    assert_eq!(fs::read(out("t-000001.tar")).unwrap(), bytes, "the same order, the same bytes");
+
+    let there = refused(&[&["convert", "shards"], &sources[..]].concat());
+    assert!(there.contains("t-000000.tar") && there.contains("exist"), "{there}");
+    let unnamed = refused(&["convert", "shards", "mds/full", "--out", &out("x")]);
+    assert!(unnamed.contains("say --as tar or --as parquet"), "{unnamed}");
+    let packed =
+        ["convert", "shards", "webdataset/tarwriter.tar.gz", "--out", &out("y.tar"), "--shuffle", "1"];
+    assert!(refused(&packed).contains("its records have no places"));
+    write(&["webdataset/tarwriter.tar.gz", "--out", &out("y.tar"), "--head", "30"]);
+    assert_eq!(parts(&out("y.tar")), parts("webdataset/tarwriter.tar.gz")[..30]);
+}
+
+/// Reads what was written with the libraries that it is for.
+const READ: &str = r#"
+import hashlib, json, sys
+import pyarrow.parquet
+import webdataset
+sha = lambda bytes: hashlib.sha256(bytes).hexdigest()
+shards, table = sys.argv[1:]
+samples = webdataset.WebDataset(shards, shardshuffle=False, empty_check=False)
+tar = [[sample["__key__"], sha(sample["jpg"] if "jpg" in sample else sample["png"]), int(sample["cls"]),
+        sample["text"].decode(), json.loads(sample["ints.json"]) if "ints.json" in sample else None]
+       for sample in samples]
+rows = pyarrow.parquet.read_table(table).to_pylist()
+parquet = [[sha(row["image"]), row["label"], row["text"], row["ints"], row["meta"]["key"]] for row in rows]
+print(json.dumps({"tar": tar, "parquet": parquet}))
+"#;
+
+#[test]
+fn webdataset_and_pyarrow_read_what_is_written() {
+    if !common::need::python("WEBDATASET", "webdataset, pyarrow.parquet") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [shards, table] = [out("t.tar"), out("t.parquet")];
+    said(&["convert", "shards", "jsonl/plain.jsonl", "--quiet", "--out", &out("plain.parquet")]);
+    said(&["convert", "shards", "litdata/zstd_batch", "--quiet", "--out", &shards, "--shards", "2"]);
+    said(&["convert", "shards", "mds/full", "--quiet", "--out", &table]);
+    let output =
+        Command::new("python3").args(["-c", READ, &out("t-{000000..000001}.tar"), &table]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read: Value = serde_json::from_slice(&output.stdout).unwrap();
+
+    let due = lines(&["cat", "litdata/zstd_batch", "--json"]);
+    let tar = read["tar"].as_array().unwrap();
+    assert_eq!(tar.len(), due.len());
+    for ((number, found), due) in tar.iter().enumerate().zip(&due) {
+        let due = &due["parts"];
+        assert_eq!(found[0], format!("{number:08}"));
+        assert_eq!([&found[1], &found[2], &found[3]], [&due["image"]["sha256"], &due["label"], &due["text"]]);
+    }
+    let due = lines(&["cat", "mds/full", "--json"]);
+    let rows = read["parquet"].as_array().unwrap();
+    assert_eq!(rows.len(), due.len());
+    for (found, due) in rows.iter().zip(&due) {
+        let due = &due["parts"];
+        assert_eq!([&found[0], &found[1], &found[2]], [&due["image"]["sha256"], &due["label"], &due["text"]]);
+        assert_eq!([&found[3], &found[4]], [&due["ints"]["values"], &due["meta"]["key"]]);
+    }
 }

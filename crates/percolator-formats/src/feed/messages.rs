@@ -20,6 +20,55 @@ pub fn parts_of_record(record: &[u8]) -> Vec<Part<'_>> {
     }
 }
 
+/// The parts of such a record as a sample of training has them, for whoever writes it in another format: a
+/// Datum is its image and its label, and a feature with one value is that value.
+#[must_use]
+pub fn sample_of_record(record: &[u8]) -> Vec<Part<'_>> {
+    match Kind::of(record) {
+        Some(Kind::Datum) => Datum::parse(record).map(sample).unwrap_or_else(|_| whole(record)),
+        Some(Kind::Example) => parts_of_record(record).into_iter().map(only).collect(),
+        _ => whole(record),
+    }
+}
+
+fn sample(datum: Datum<'_>) -> Vec<Part<'_>> {
+    let label = ("label".into(), Value::Int(datum.label.into()));
+    if datum.encoded {
+        return vec![("image".into(), Value::Bytes(datum.data.into())), label];
+    }
+    let extent = |extent: i32| u64::try_from(extent).unwrap_or_default();
+    let shape = Shape::from_slice(&[datum.channels, datum.height, datum.width].map(extent));
+    let (dtype, bytes) = match datum.floats.is_empty() {
+        true => (ElementType::U8, Cow::Borrowed(datum.data)),
+        false => {
+            let mut floats = Vec::new();
+            datum.floats.gather(&mut floats);
+            (ElementType::F32, floats.iter().flat_map(|float| float.to_le_bytes()).collect::<Vec<_>>().into())
+        }
+    };
+    let elements = shape.iter().product::<u64>();
+    match elements == (bytes.len() / dtype.bytes()) as u64 {
+        true => vec![("pixels".into(), Value::Array(Array { dtype, shape, bytes })), label],
+        false => vec![("data".into(), Value::Bytes(datum.data.into())), label],
+    }
+}
+
+/// A part whose only value is not in a list.
+fn only((name, value): Part<'_>) -> Part<'_> {
+    let value = match value {
+        Value::List(mut values) if values.len() == 1 => values.remove(0),
+        Value::Array(array) if array.shape[..] == [1] && array.dtype == ElementType::I64 => {
+            match array.bytes.first_chunk() {
+                Some(number) => Value::Int(i64::from_le_bytes(*number)),
+                None => Value::Array(array),
+            }
+        }
+        Value::Array(array) if array.shape[..] == [1] => Value::Array(Array { shape: Shape::new(), ..array }),
+        other => other,
+    };
+    (name, value)
+}
+
 fn whole(record: &[u8]) -> Vec<Part<'_>> {
     let value = match std::str::from_utf8(record) {
         Ok(text) => Value::Text(text.into()),

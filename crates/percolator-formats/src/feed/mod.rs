@@ -29,7 +29,7 @@ use percolator_files::checksum::crc32c;
 
 use self::cursor::ShardCursor;
 use self::lmdb::{format_error, lmdb_of};
-pub use self::messages::parts_of_record;
+pub use self::messages::{parts_of_record, sample_of_record};
 use self::parts::GrammarParts;
 use crate::{DataSet, FormatError, Options, Seeks, Shard};
 

@@ -1,4 +1,6 @@
-//! `percolator convert`: stores from images, and from other stores.
+//! `percolator convert`: stores from images, and from other stores; shards for other libraries.
+
+mod shards;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -23,6 +25,7 @@ use percolator_files::shown;
 use percolator_files::shown::count;
 use serde_json::json;
 
+use self::shards::ToShards;
 use crate::args::formats::FormatArgs;
 use crate::args::{OpenArgs, choices, with};
 use crate::run::exit;
@@ -60,6 +63,11 @@ enum Origin {
     /// library (shards of WebDataset, Parquet, Arrow, JSON lines and more) become tf.train.Examples with a
     /// feature for each part, and are numbered.
     Records(RecordsOf),
+    /// Write the records of any data as other libraries read them: shards of WebDataset, Parquet files.
+    ///
+    /// Several data sets become one, or many; they may be shuffled. Nothing is left out or rounded: what the
+    /// format cannot hold ends the command. There is no --resume: the shards that are there are whole.
+    Shards(ToShards),
 }
 
 /// Where the records go, and how the command runs.
@@ -284,6 +292,7 @@ impl Convert {
                 }
                 output.run(Records::of(data)?, ImageOptions::default(), options)
             }
+            Origin::Shards(shards) => shards.run(),
         }
     }
 }
