@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_hdf5() {
-        // Of a chunk that h5py wrote: 1, 2, 3 as bytes.
+        // As h5py writes the chunk 1, 2, 3.
         assert_eq!(fletcher32(&[1, 2, 3]), 0x0504_0402);
         assert!(verified(&[1, 2, 3, 0x02, 0x04, 0x04, 0x05]).is_ok_and(|data| data == [1, 2, 3]));
         assert!(verified(&[1, 2, 3, 0x04, 0x02, 0x05, 0x04]).is_ok(), "swapped");
