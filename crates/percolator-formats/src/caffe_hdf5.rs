@@ -14,7 +14,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use percolator_files::{input_file, shown};
@@ -37,7 +37,7 @@ pub fn is(path: &Path, head: &[u8]) -> bool {
         false => head.len(),
     };
     let mut names = names(head.get(..end).unwrap_or_default()).peekable();
-    is_named && names.peek().is_some() && names.all(|name| is_hdf5(name))
+    is_named && names.peek().is_some() && names.all(is_hdf5)
 }
 
 fn is_hdf5(name: &[u8]) -> bool {
@@ -51,8 +51,8 @@ fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(is_white).filter(|name| !name.is_empty())
 }
 
-/// Opens the files that a list names. It has the settings `root`, the folder that relative paths begin at, and
-/// `tops`.
+/// Opens the files that a list names. It has the settings `root`, the folder that relative paths begin at,
+/// and `tops`.
 ///
 /// # Errors
 ///
@@ -121,7 +121,7 @@ fn open_file(file: &Path, options: &Options, tops: Option<&[&str]>) -> Result<Hd
 }
 
 /// Says which list names a file that is not there, and where it was looked for.
-fn check_is_there(list: &Path, file: &PathBuf, root: Option<&Path>) -> Result<(), FormatError> {
+fn check_is_there(list: &Path, file: &Path, root: Option<&Path>) -> Result<(), FormatError> {
     let error = match input_file::open(file) {
         Ok(_) => return Ok(()),
         Err(error) => error,

@@ -49,8 +49,8 @@ fn values_are_those_that_were_written() {
         let floats: Vec<f64> = (0..row).map(|float| f64::from(u32::try_from(float).unwrap())).collect();
         assert_eq!(record["floats"], array("<f4", &[floats.len() as u64], &floats));
         let structure = json!({
-            "i": array("<i4", &[], &[number]), "f": array("<f8", &[], &[number / 2.0]), "s": format!("x{row}"),
-            "a": array("<u2", &[2], &[number, number + 1.0]),
+            "i": array("<i4", &[], &[number]), "f": array("<f8", &[], &[number / 2.0]),
+            "s": format!("x{row}"), "a": array("<u2", &[2], &[number, number + 1.0]),
         });
         assert_eq!(record["record"], structure);
         assert_eq!(record["unwritten"], array("<i2", &[2], &[-3.0, -3.0]));

@@ -14,11 +14,20 @@ const HEADER: u64 = 16;
 /// Finds objects of global heaps. The file's addresses and lengths have 8 bytes.
 #[derive(Debug, Default)]
 pub(super) struct HeapReader {
-    /// Collections by their addresses, the newest last.
-    known: Vec<(u64, Vec<(u16, Range<u64>)>)>,
+    /// The newest last.
+    known: Vec<Collection>,
     buffer: Vec<u8>,
     /// What the record has taken.
     taken: usize,
+}
+
+/// Objects that lie together.
+#[derive(Debug)]
+struct Collection {
+    /// Its first byte.
+    at: u64,
+    /// The objects' indexes, and where their bytes are.
+    objects: Vec<(u16, Range<u64>)>,
 }
 
 /// Reads objects for a row of one part.
@@ -74,7 +83,7 @@ impl Heap<'_> {
     /// Where an object's bytes are.
     fn object(&mut self, address: u64, index: u32) -> Result<Range<u64>, FormatError> {
         let at = address.saturating_add(self.base);
-        let known = self.reader.known.iter().position(|(known, _)| *known == at);
+        let known = self.reader.known.iter().position(|known| known.at == at);
         let place = match known {
             Some(place) => place,
             None => {
@@ -82,11 +91,11 @@ impl Heap<'_> {
                 if self.reader.known.len() >= KNOWN_MAX {
                     self.reader.known.remove(0);
                 }
-                self.reader.known.push((at, objects));
+                self.reader.known.push(Collection { at, objects });
                 self.reader.known.len().saturating_sub(1)
             }
         };
-        let objects = self.reader.known.get(place).map(|(_, objects)| objects.as_slice()).unwrap_or_default();
+        let objects = self.reader.known.get(place).map(|known| known.objects.as_slice()).unwrap_or_default();
         let index = u16::try_from(index).ok();
         let found = objects.iter().find(|(known, _)| Some(*known) == index);
         found.map(|(_, range)| range.clone()).ok_or_else(|| {

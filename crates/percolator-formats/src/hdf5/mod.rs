@@ -47,8 +47,8 @@ const DEPTH_MAX: usize = 32;
 /// More data sets than any file of training data has.
 const DATA_SETS_MAX: usize = 1 << 16;
 
-/// Tells an HDF5 file by its signature, which may stand behind a block of the user's, at byte 512, 1024 and so
-/// on.
+/// Tells an HDF5 file by its signature, which may stand behind a block of the user's, at byte 512, 1024, 2048
+/// and so on.
 #[must_use]
 pub fn is(path: &Path, head: &[u8]) -> bool {
     if head.starts_with(SIGNATURE) {

@@ -259,8 +259,8 @@ impl Chunks {
             }
             if let Some(other) = filters.iter().find(|filter| matches!(filter, Filter::Other(_))) {
                 let what = format!(
-                    "{named}: it is packed with {}, and gzip, LZF, shuffle and Fletcher-32 are read; write it \
-                     anew with gzip (h5repack -f GZIP=4)",
+                    "{named}: it is packed with {}, and gzip, LZF, shuffle and Fletcher-32 are read; write \
+                     it anew with gzip (h5repack -f GZIP=4)",
                     other.name()
                 );
                 return Err(FormatError::refused(surveyor.path(), what));
