@@ -13,7 +13,7 @@ use percolator_files::{input_file, shown};
 use crate::{FormatError, Grammar, Options, Shard, kinds};
 
 /// The bytes of a file by which its format is told.
-const HEAD_BYTES: u64 = 512;
+pub(crate) const HEAD_BYTES: u64 = 512;
 
 /// Shards whose records follow one another, in the order of the paths that they were opened by.
 #[derive(Clone, Debug)]

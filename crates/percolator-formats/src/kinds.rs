@@ -30,6 +30,8 @@ const KINDS: &[Kind] = &[
     Kind { name: "litdata", is: crate::litdata::is, open: crate::litdata::open },
     #[cfg(feature = "parquet")]
     Kind { name: "parquet", is: crate::parquet_file::is, open: crate::parquet_file::open },
+    #[cfg(feature = "hdf5")]
+    Kind { name: "hdf5", is: crate::hdf5::is, open: crate::hdf5::open },
     Kind { name: "npy", is: crate::npy::is, open: crate::npy::open },
     Kind { name: "npz", is: crate::npz::is, open: crate::npz::open },
     Kind { name: "array-record", is: crate::array_record::is, open: crate::array_record::open },
@@ -37,6 +39,8 @@ const KINDS: &[Kind] = &[
     Kind { name: "recordio", is: crate::record_io::is, open: crate::record_io::open },
     Kind { name: "megatron", is: crate::megatron::is, open: crate::megatron::open },
     Kind { name: "tar", is: crate::tar::is, open: crate::tar::open },
+    #[cfg(feature = "hdf5")]
+    Kind { name: "caffe-hdf5", is: crate::caffe_hdf5::is, open: crate::caffe_hdf5::open },
     Kind { name: "jsonl", is: crate::jsonl::is, open: crate::jsonl::open },
     Kind { name: "csv", is: crate::csv::is, open: crate::csv::open },
     Kind { name: "lst", is: crate::lst::is, open: crate::lst::open },

@@ -12,6 +12,8 @@ pub mod array_record;
 #[cfg(feature = "arrow")]
 pub mod arrow_ipc;
 pub mod bagz;
+#[cfg(feature = "hdf5")]
+pub mod caffe_hdf5;
 pub mod class_folder;
 #[cfg(feature = "columns")]
 mod columns;
@@ -22,6 +24,8 @@ mod error;
 pub mod feed;
 mod fields;
 mod file;
+#[cfg(feature = "hdf5")]
+pub mod hdf5;
 #[cfg(feature = "arrow")]
 pub mod hugging_face;
 mod index_file;

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 #[test]
 fn every_file_of_the_manifest_is_there() {
-    for format in ["webdataset", "mds", "npy", "recordio"] {
+    for format in ["webdataset", "mds", "npy", "recordio", "hdf5", "hdf5-caffe"] {
         for case in common::cases(format) {
             let files = case["files"].as_array().expect("a case has files");
             for (file, path) in files.iter().zip(common::files_of(case)) {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use super::{COPY, ImageFormat, Kind, Thing, UNREAD, text};
+use super::{COPY, ImageFormat, Kind, Thing, UNREAD, read_as_it_is, text};
 use crate::checksum::masked_crc32c;
 use crate::input_file;
 
@@ -178,7 +178,7 @@ fn model(file: &Looked<'_>) -> Option<Thing> {
         return Thing::new(Kind::Other, "a Python pickle", "load it in Python, and write its records anew");
     }
     if head.starts_with(b"\x89HDF\r\n\x1a\n") {
-        return Thing::new(Kind::Other, "an HDF5 file", UNREAD);
+        return Thing::new(Kind::Other, "an HDF5 file", read_as_it_is());
     }
     if head.starts_with(b"\x93NUMPY") {
         return Thing::new(Kind::Model, "a NumPy array (.npy)", "");

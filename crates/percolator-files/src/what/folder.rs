@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::{COPY, Kind, Thing, UNREAD};
+use super::{COPY, Kind, Thing, UNREAD, read_as_it_is};
 use crate::shown;
 
 /// The endings of images' names.
@@ -100,8 +100,8 @@ fn of_files(path: &Path, names: &[OsString]) -> Option<Thing> {
         ("arrow", "a folder of Arrow files, as Hugging Face's datasets are", UNREAD),
         ("tar", "a folder of tar archives, as WebDataset's are", "unpack them, and give what is in them"),
         ("rec", "a folder of RecordIO files", UNREAD),
-        ("h5", "a folder of HDF5 files", UNREAD),
-        ("hdf5", "a folder of HDF5 files", UNREAD),
+        ("h5", "a folder of HDF5 files", read_as_it_is()),
+        ("hdf5", "a folder of HDF5 files", read_as_it_is()),
     ];
     let has = |ending: &str| names.iter().any(|name| ending_of(name).as_deref() == Some(ending));
     let &(_, what, remedy) = kinds.iter().find(|(ending, ..)| has(ending))?;

@@ -171,5 +171,14 @@ const COPY: &str = "copy it again from where it came";
 /// The remedy for formats that are not read here.
 const UNREAD: &str = "nothing here reads it";
 
+/// The remedy for another library's files that percolator-formats reads.
+fn read_as_it_is() -> &'static str {
+    words(
+        "read it with `SourceSpec::files(path)` and the package percolator-formats",
+        "read it with `percolator feed PATH`",
+        "read it with files=",
+    )
+}
+
 #[cfg(test)]
 mod tests;

@@ -53,7 +53,7 @@ fn files_are_told_by_their_first_bytes() {
         ("x.bz2", b"BZh91AY&SY".to_vec(), "a file packed with bzip2"),
         ("x", b"\x80\x04\x95\x03\0\0\0\0\0\0\0N.".to_vec(), "a Python pickle"),
         ("x", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80".to_vec(), "a PyTorch file from before"),
-        ("x.h5", b"\x89HDF\r\n\x1a\n".to_vec(), "an HDF5 file"),
+        ("x.h5", b"\x89HDF\r\n\x1a\n".to_vec(), "an HDF5 file: read it with `SourceSpec::files"),
         ("x", b"\x93NUMPY\x01\0".to_vec(), "a NumPy array"),
         ("x", safetensors, "a file of safetensors"),
         ("model.ckpt", table.clone(), "a TensorFlow checkpoint of the first format (V1)"),
@@ -124,6 +124,7 @@ fn folders_are_told_by_the_names_in_them() {
         (&["a.parquet"], "a folder of Parquet files"),
         (&["data-00000-of-00001.arrow", "state.json"], "a folder of Arrow files"),
         (&["a.tar", "b.tar"], "a folder of tar archives"),
+        (&["a.h5", "b.hdf5"], "a folder of HDF5 files: read it with `SourceSpec::files"),
     ];
     for (number, (names, wanted)) in cases.iter().enumerate() {
         let path = folder.path().join(number.to_string());

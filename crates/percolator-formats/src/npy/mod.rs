@@ -156,7 +156,7 @@ impl Cursor for NpyCursor {
 }
 
 /// Whether a place is that of a row.
-fn check_row(path: &Path, place: Place, rows: u64) -> Result<(), FormatError> {
+pub(crate) fn check_row(path: &Path, place: Place, rows: u64) -> Result<(), FormatError> {
     let [row, _] = place;
     if row < rows {
         return Ok(());
