@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 CORPUS = HERE.parent / "corpus"
 ROOT = HERE.parent.parent.parent
 DATA = ROOT / "tests/data"
+FORMATS = ROOT / "crates/percolator-formats/tests/data/golden"
 MODELS = ROOT / "crates/percolator-tensorflow/tests/data"
 
 
@@ -662,6 +663,46 @@ def inputs():
     seed("cifar", "hundred", bytes([3, 4]) + bytes(3072))
 
 
+def formats():
+    """Small files of other libraries; of two files, the length of the first goes before them."""
+    def both(target, name, first, second):
+        first = first if isinstance(first, bytes) else first.read_bytes()
+        second = second.read_bytes()
+        seed(target, name, struct.pack("<H", len(first)) + first + second)
+
+    def all_of(target, pattern, most=9000):
+        copy(target, [path for path in sorted(FORMATS.glob(pattern)) if path.stat().st_size <= most])
+
+    for target, pattern in [("arrow_ipc", "arrow/*.arrow*"), ("bagz", "bagz/*.bag*"), ("csv", "csv/*.[ct]sv"),
+                            ("hdf5", "hdf5/*.h5"), ("json_lines", "jsonl/*"), ("lst", "csv/*.lst"),
+                            ("lst", "recordio/*.lst"), ("npy_rows", "npy/*.npy"), ("npz_rows", "npy/*.npz"),
+                            ("parquet", "parquet/*.parquet")]:
+        all_of(target, pattern)
+    all_of("tar", "webdataset/*.tar*", 15000)
+    # A block of 64 KiB for what states the file, and zeros behind it, which a seed may lack.
+    for name in ["group1_blocks", "group7_zstd", "empty"]:
+        packed = (FORMATS / f"array_record/{name}.array_record").read_bytes()
+        seed("array_record", name, packed)
+    for index in sorted(FORMATS.glob("litdata/*/index.json")):
+        chunk = index.with_name("chunk-0-0.bin")
+        if chunk.exists() and chunk.stat().st_size < 5000:
+            one = json.loads(index.read_text())
+            one["chunks"] = one["chunks"][:1]
+            both("litdata", index.parent.name, json.dumps(one).encode(), chunk)
+    for index in sorted(FORMATS.glob("mds/*/index.json")):
+        shard = index.with_name("shard.00000.mds")
+        if shard.exists() and shard.stat().st_size < 7000:
+            one = json.loads(index.read_text())
+            one["shards"] = one["shards"][:1]
+            both("mds", index.parent.name, json.dumps(one).encode(), shard)
+    for index in sorted(FORMATS.glob("megatron/*.idx")):
+        both("megatron", index.stem, index, index.with_suffix(".bin"))
+    for index in sorted(FORMATS.glob("recordio/*.idx")):
+        if index.with_suffix(".rec").stat().st_size < 7000:
+            both("recordio", index.stem, index, index.with_suffix(".rec"))
+    seed("recordio", "no_idx", b"\0\0" + (FORMATS / "recordio/no_idx.rec").read_bytes())
+
+
 CELLS = 0
 
 
@@ -671,7 +712,7 @@ def main():
     number = lambda name: int(text.split(f"const {name}: usize = ")[1].split(";")[0])
     CELLS = number("PARTS") * number("PART_CELLS")
     for make in (fixtures, records, nets, images, databases, conversions, quarantined, texts, models,
-                 language, cluster, served, inputs):
+                 language, cluster, served, inputs, formats):
         make()
 
 

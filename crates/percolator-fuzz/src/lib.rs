@@ -18,6 +18,8 @@ mod cluster;
 mod convert;
 mod data;
 mod files;
+#[cfg(feature = "formats")]
+mod formats;
 mod frames;
 mod images;
 mod language;
@@ -52,9 +54,18 @@ pub type Target = (&'static str, fn(&[u8]));
 macro_rules! each_target {
     ($macro:ident) => {
         $macro! {
-            data::any_file images::bmp models::checkpoint cluster::checkpoint_parts cluster::checkpoint_record
-            models::checkpoint_state data::cifar convert::convert_state records::datum texts::digest
-            records::example records::example_fields images::exif
+            data::any_file
+            #[cfg(feature = "formats")]
+            formats::array_record
+            #[cfg(feature = "formats")]
+            formats::arrow_ipc
+            #[cfg(feature = "formats")]
+            formats::bagz
+            images::bmp models::checkpoint cluster::checkpoint_parts cluster::checkpoint_record
+            models::checkpoint_state data::cifar convert::convert_state
+            #[cfg(feature = "formats")]
+            formats::csv
+            records::datum texts::digest records::example records::example_fields images::exif
             #[cfg(feature = "serve")]
             serve::feed_request
             texts::feed_spec
@@ -63,19 +74,43 @@ macro_rules! each_target {
             images::gif
             #[cfg(feature = "serve")]
             serve::grpc_messages
-            data::idx texts::image_list cluster::job_records images::jpeg leveldb::leveldb_log
-            leveldb::leveldb_manifest leveldb::leveldb_sidecar leveldb::leveldb_table lmdb::lmdb
-            lmdb::lmdb_sidecar
+            #[cfg(feature = "formats")]
+            formats::hdf5
+            data::idx texts::image_list cluster::job_records images::jpeg
+            #[cfg(feature = "formats")]
+            formats::json_lines
+            leveldb::leveldb_log leveldb::leveldb_manifest leveldb::leveldb_sidecar leveldb::leveldb_table
+            #[cfg(feature = "formats")]
+            formats::litdata
+            lmdb::lmdb lmdb::lmdb_sidecar
             #[cfg(feature = "serve")]
             serve::local_messages
-            nets::mean models::meta_graph
+            #[cfg(feature = "formats")]
+            formats::lst
+            #[cfg(feature = "formats")]
+            formats::mds
+            nets::mean
+            #[cfg(feature = "formats")]
+            formats::megatron
+            models::meta_graph
             #[cfg(feature = "observe")]
             metrics::metrics
-            nets::net_binary nets::net_text models::npy models::npz images::png images::pnm
-            quarantine::quarantine texts::receipt language::record_info models::rename_rules
-            texts::results models::saved_model models::saved_model_text language::sentencepiece
-            records::sequence_example texts::snapshot table::table models::tensors tfrecord::tfrecord
-            tfrecord::tfrecord_packed tfrecord::tfrecord_sidecar
+            nets::net_binary nets::net_text models::npy
+            #[cfg(feature = "formats")]
+            formats::npy_rows
+            models::npz
+            #[cfg(feature = "formats")]
+            formats::npz_rows
+            #[cfg(feature = "formats")]
+            formats::parquet
+            images::png images::pnm quarantine::quarantine texts::receipt language::record_info
+            #[cfg(feature = "formats")]
+            formats::recordio
+            models::rename_rules texts::results models::saved_model models::saved_model_text
+            language::sentencepiece records::sequence_example texts::snapshot table::table
+            #[cfg(feature = "formats")]
+            formats::tar
+            models::tensors tfrecord::tfrecord tfrecord::tfrecord_packed tfrecord::tfrecord_sidecar
             #[cfg(feature = "serve")]
             serve::ticket
             images::tiff images::webp

@@ -134,3 +134,48 @@ fn a_command_that_is_killed_at_any_moment_goes_on_and_verifies() {
 fn the_one_receipt_of_a_command_that_is_killed_at_any_moment_verifies() {
     kill_again_and_again(|_session| "all.r".to_owned());
 }
+
+/// Kills `percolator feed` while it makes the index of a file of another library: what is beside the file is
+/// an index that serves, or none, and what is left of the killed goes when the next one is made.
+#[test]
+fn an_index_whose_maker_is_killed_at_any_moment_is_whole_or_absent() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lines: String = (0..60_000).map(|number| format!("{{\"id\": {number}}}\n")).collect();
+    std::fs::write(folder.join("lines.jsonl"), lines).unwrap();
+    let feed = |more: &[&str]| {
+        let args = ["feed", "lines.jsonl", "--fields", "id:i64", "--shuffle", "global", "--seed", "3"];
+        percolator(folder, &[&args, more].concat())
+    };
+    let indexes = || {
+        let mut found = names(folder);
+        found.retain(|name| name.contains("index"));
+        found
+    };
+    let one = ["--epochs", "1", "--batches", "1"];
+    let start = Instant::now();
+    assert!(feed(&one).status().unwrap().success());
+    let (length, whole) = (start.elapsed(), indexes());
+    assert_eq!(whole.len(), 1, "{whole:?}");
+    let index = folder.join(&whole[0]);
+    let bytes = std::fs::read(&index).unwrap();
+    let (mut random, mut killed) = (rand_mt::Mt::new(7), 0);
+    for _ in 0..times(200, 20) {
+        let _ = std::fs::remove_file(&index);
+        let moment = Moment::After(length.mul_f64(f64::from(random.next_u32() % 1000) / 800.0));
+        let (status, message) = run(feed(&one), folder, &moment, false);
+        assert!(status.success() || status.signal().is_some(), "{status}: {message}");
+        killed += usize::from(status.signal().is_some());
+        if index.exists() {
+            assert!(std::fs::read(&index).unwrap() == bytes, "an index is whole");
+        }
+    }
+    assert!(killed > 0);
+    let _ = std::fs::remove_file(&index);
+    let receipts = ["--epochs", "1", "--receipt", "r"];
+    let output = feed(&receipts).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let output = percolator(folder, &["verify-run", "--epochs", "1", "r"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(indexes(), whole, "nothing of those that were killed is left");
+}
