@@ -53,12 +53,12 @@ pub(crate) struct Array {
     pub(crate) offset: usize,
     /// The number of its field.
     pub(crate) field: usize,
-    pub(crate) part: Part,
+    pub(crate) part: ArrayPart,
 }
 
 /// What an array holds of its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ArrayPart {
     Values,
     Lengths,
     Offsets,
@@ -110,17 +110,17 @@ impl BatchLayout {
             let mut add = |name: Arc<str>, dtype, offset, part| {
                 arrays.push(Array { name, dtype, offset, field: number, part });
             };
-            add(name.clone(), field.dtype(), values, Part::Values);
+            add(name.clone(), field.dtype(), values, ArrayPart::Values);
             let (counts, pad) = match field.kind() {
                 FieldKind::Fixed(_) => (0, [0; 8]),
                 FieldKind::Padded { pad, .. } => {
                     let counts = place(rows.checked_mul(size_of::<Count>())?)?;
-                    add(format!("{name}.lengths").into(), Dtype::I64, counts, Part::Lengths);
+                    add(format!("{name}.lengths").into(), Dtype::I64, counts, ArrayPart::Lengths);
                     (counts, field.pad_bytes(pad)?)
                 }
                 FieldKind::Ragged { .. } => {
                     let counts = place(rows.checked_add(1)?.checked_mul(size_of::<Count>())?)?;
-                    add(format!("{name}.offsets").into(), Dtype::I64, counts, Part::Offsets);
+                    add(format!("{name}.offsets").into(), Dtype::I64, counts, ArrayPart::Offsets);
                     (counts, [0; 8])
                 }
             };
@@ -177,10 +177,10 @@ impl BatchLayout {
     pub(crate) fn array_range(&self, number: usize) -> std::ops::Range<usize> {
         let array = &self.arrays[number];
         let each = match array.part {
-            Part::Values => self.places[array.field].row_bytes,
-            Part::Lengths | Part::Offsets => size_of::<Count>(),
+            ArrayPart::Values => self.places[array.field].row_bytes,
+            ArrayPart::Lengths | ArrayPart::Offsets => size_of::<Count>(),
         };
-        let rows = self.rows + usize::from(array.part == Part::Offsets);
+        let rows = self.rows + usize::from(array.part == ArrayPart::Offsets);
         array.offset..array.offset + rows * each
     }
 
@@ -190,7 +190,7 @@ impl BatchLayout {
     }
 
     /// One of the arrays of a field.
-    pub(crate) fn array_of(&self, field: usize, part: Part) -> Option<&Array> {
+    pub(crate) fn array_of(&self, field: usize, part: ArrayPart) -> Option<&Array> {
         self.arrays.iter().find(|array| array.field == field && array.part == part)
     }
 
@@ -199,10 +199,10 @@ impl BatchLayout {
     pub(crate) fn extents(&self, array: &Array, rows: usize, ragged: impl FnOnce() -> usize) -> Extents {
         let field = &self.fields[array.field];
         match (array.part, field.kind()) {
-            (Part::Values, FieldKind::Ragged { .. }) => Extents::new(&[ragged()]),
-            (Part::Values, _) => field.extents(rows),
-            (Part::Lengths, _) => Extents::new(&[rows]),
-            (Part::Offsets, _) => Extents::new(&[rows + 1]),
+            (ArrayPart::Values, FieldKind::Ragged { .. }) => Extents::new(&[ragged()]),
+            (ArrayPart::Values, _) => field.extents(rows),
+            (ArrayPart::Lengths, _) => Extents::new(&[rows]),
+            (ArrayPart::Offsets, _) => Extents::new(&[rows + 1]),
         }
     }
 
@@ -218,20 +218,20 @@ impl BatchLayout {
             };
             let max = field.row_elements().and_then(|max| Count::try_from(max).ok()).unwrap_or(Count::MAX);
             let elements = match (array.part, field.kind()) {
-                (Part::Lengths, _) if (0..rows).any(|row| !(0..=max).contains(&count_at(row))) => {
+                (ArrayPart::Lengths, _) if (0..rows).any(|row| !(0..=max).contains(&count_at(row))) => {
                     return wrong("a length that no row can have");
                 }
-                (Part::Offsets, _) => {
+                (ArrayPart::Offsets, _) => {
                     let is_row = |row| (0..=max).contains(&count_at(row + 1).wrapping_sub(count_at(row)));
                     if count_at(0) != 0 || !(0..rows).all(is_row) {
                         return wrong("offsets that do not follow one another");
                     }
                     continue;
                 }
-                (Part::Lengths, _) => continue,
+                (ArrayPart::Lengths, _) => continue,
                 // Checked by its offsets, of which the last is the number of all elements.
-                (Part::Values, FieldKind::Ragged { .. }) => usize::try_from(count_at(rows)).unwrap_or(0),
-                (Part::Values, _) => rows * field.row_elements().unwrap_or(0),
+                (ArrayPart::Values, FieldKind::Ragged { .. }) => usize::try_from(count_at(rows)).unwrap_or(0),
+                (ArrayPart::Values, _) => rows * field.row_elements().unwrap_or(0),
             };
             let end = array.offset + elements.min(rows * place.row_bytes);
             if array.dtype == Dtype::Bool && memory[array.offset..end].iter().any(|&byte| byte > 1) {

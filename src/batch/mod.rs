@@ -49,7 +49,7 @@ pub use field::{FIELDS_MAX, Field, FieldError, FieldKey, FieldKind, FieldsError,
 #[cfg(feature = "cuda-driver")]
 pub(crate) use layout::ARRAY_ALIGNMENT;
 use layout::Count;
-pub(crate) use layout::{Array, LayoutError, Part};
+pub(crate) use layout::{Array, ArrayPart, LayoutError};
 pub use layout::{BatchLayout, Capacity};
 pub use memory::{HostMemory, PageMemory};
 pub use row::Row;

@@ -142,7 +142,8 @@ impl Opening<'_> {
             method: ".opener(...)",
         })?;
         let (access, parts) = (self.spec.access, self.spec.parts_used());
-        let wanted = WantedFiles { path, root: self.root, format, settings, access, parts };
+        let root = self.root;
+        let wanted = WantedFiles { path, root, format, settings, access, is_confined: false, parts };
         Ok(self.as_databases(opener.open(&wanted)?))
     }
 

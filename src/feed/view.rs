@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use crate::base::shape::{Dtype, Element, Extents};
 use crate::batch::field::{self, Field, FieldError, FieldKey};
-use crate::batch::{Array, Filled, Part};
+use crate::batch::{Array, ArrayPart, Filled};
 
 /// A field of a batch, with its elements on the host.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,8 @@ impl<'a> FieldView<'a> {
         let counts = |array: Option<&Array>| -> &'a [i64] {
             array.map_or(&[], |array| bytemuck::cast_slice(filled.array_bytes(array)))
         };
-        let values = array(Part::Values).expect("every field has its elements");
-        let (offsets, lengths) = (array(Part::Offsets), array(Part::Lengths));
+        let values = array(ArrayPart::Values).expect("every field has its elements");
+        let (offsets, lengths) = (array(ArrayPart::Offsets), array(ArrayPart::Lengths));
         Ok(FieldView {
             field: &layout.fields()[number],
             shape: filled.extents(values),

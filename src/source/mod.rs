@@ -29,7 +29,7 @@ pub(crate) mod samples;
 pub mod tfrecord;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -75,6 +75,11 @@ const NOT_WRITTEN: u64 = 0;
 pub trait Source: Send + Sync + fmt::Debug {
     /// The source's path, which names it in messages and in the registry.
     fn path(&self) -> &Path;
+
+    /// All files and folders that it reads, for whoever decides what may be read.
+    fn paths(&self) -> Vec<PathBuf> {
+        vec![self.path().to_owned()]
+    }
 
     /// The number of records, if known without reading them. A [plan](crate::order::Plan) is made for this
     /// number: if a cursor then has more, or fewer, the feed ends with an error.

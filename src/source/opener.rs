@@ -32,6 +32,8 @@ pub struct WantedFiles<'a> {
     pub settings: &'a [(String, String)],
     /// How the files are read.
     pub access: Access,
+    /// Whether nothing outside of [`root`](Self::root) may be read, whatever a list or a setting names.
+    pub is_confined: bool,
     /// The parts of a record that the feed uses; `None` if that may be all of them.
     pub parts: Option<Vec<String>>,
 }
@@ -46,6 +48,7 @@ impl<'a> WantedFiles<'a> {
             format: None,
             settings: &[],
             access: Access::default(),
+            is_confined: false,
             parts: None,
         }
     }

@@ -187,6 +187,9 @@ pub enum ClientError {
         #[source]
         error: Box<ClientError>,
     },
+    /// A task ended while it received a batch into a feed's memory, which nobody gives back.
+    #[error("the lane lost the memory of a batch that it received: connect again")]
+    Lost,
     /// A [`LaneCloser`](crate::LaneCloser) ended it.
     #[error("the lane was closed")]
     Closed,

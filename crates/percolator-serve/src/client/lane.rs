@@ -311,8 +311,7 @@ impl RemoteLane {
             return Err(ClientError::Closed);
         }
         if self.rooms.as_ref().is_some_and(|rooms| self.stream.is_none() && !rooms.is_there()) {
-            // A task that was lost had it.
-            return Err(self.server.cut_off());
+            return Err(ClientError::Lost);
         }
         let stream = self.stream.take();
         let mut stream = stream.unwrap_or_else(|| {

@@ -1,5 +1,6 @@
 //! What a client's feed may name: files below the server's folder, and nothing else.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -41,10 +42,11 @@ pub(super) struct RootOpener {
 
 impl Opener for RootOpener {
     fn open(&self, wanted: &WantedFiles<'_>) -> Result<Vec<Arc<dyn Source>>, SourceError> {
-        let sources = self.opener.open(wanted)?;
-        for source in &sources {
-            let checked = self.root.check_link(source.path(), wanted.path);
-            let checked = checked.and_then(|()| self.root.check_folder(source.path(), wanted.path));
+        let mut wanted = wanted.clone();
+        wanted.is_confined = true;
+        let sources = self.opener.open(&wanted)?;
+        for path in sources.iter().flat_map(|source| source.paths()) {
+            let checked = self.root.check_below(&path, wanted.path);
             checked.map_err(|status| SourceError::other(wanted.path, status.message))?;
         }
         Ok(sources)
@@ -150,35 +152,62 @@ impl DataRoot {
         })
     }
 
-    /// The path of data of another library, relative to the root. What a pattern or a range of numbers names
-    /// is [looked at](RootOpener) once it is found.
+    /// The path of data of another library, relative to the root. Whatever is read is
+    /// [looked at](RootOpener) again once it is open.
     fn files(&self, start: &Path, path: &Path) -> Result<PathBuf, Status> {
         let relative = self.lexically(start, path)?;
         let at = self.folder.join(&relative);
         if at.exists() {
             self.real(&relative, path)?;
-            self.check_folder(&at, path)?;
-        } else if relative.iter().any(glob::is_pattern) {
+            self.check_folder(&at, path, &mut HashSet::new())?;
+            return Ok(relative);
+        }
+        // What stands in braces must not become a path that leads elsewhere.
+        let text = relative.to_str().unwrap_or_default();
+        for rest in text.split('{').skip(1) {
+            let Some((range, _)) = rest.split_once('}') else {
+                return Err(refused(&format!("{{{rest}: a range has no end")));
+            };
+            let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            let is_plain = |word: &str| !word.is_empty() && word.bytes().all(is_letter);
+            let is_range =
+                range.split_once("..").is_some_and(|(first, last)| is_plain(first) && is_plain(last));
+            if !is_range && !range.split(',').all(is_plain) {
+                let message =
+                    format!("{{{range}}}: a range on a server is of numbers, or of letters, digits, - and _");
+                return Err(refused(&message));
+            }
+        }
+        if relative.iter().any(glob::is_pattern) {
             self.pattern(start, path)?;
         }
         Ok(relative)
     }
 
-    /// Refuses a folder in which a link leads out of the root: a format may have folders in folders.
-    fn check_folder(&self, folder: &Path, named: &Path) -> Result<(), Status> {
-        if !folder.is_dir() {
+    /// Refuses a folder in which a link leads out of the root. A format may have folders in folders, and
+    /// links to folders within the root.
+    fn check_folder(&self, folder: &Path, named: &Path, seen: &mut HashSet<PathBuf>) -> Result<(), Status> {
+        let folder = fs::canonicalize(folder).map_err(|error| failed(named, &error))?;
+        if !folder.is_dir() || !seen.insert(folder.clone()) {
             return Ok(());
         }
-        for entry in fs::read_dir(folder).map_err(|error| failed(named, &error))? {
+        for entry in fs::read_dir(&folder).map_err(|error| failed(named, &error))? {
             let entry = entry.map_err(|error| failed(named, &error))?;
             let kind = entry.file_type().map_err(|error| failed(named, &error))?;
             if kind.is_symlink() {
                 self.check_link(&entry.path(), named)?;
-            } else if kind.is_dir() {
-                self.check_folder(&entry.path(), named)?;
+            }
+            if kind.is_dir() || kind.is_symlink() && entry.path().is_dir() {
+                self.check_folder(&entry.path(), named, seen)?;
             }
         }
         Ok(())
+    }
+
+    /// Refuses what is read, unless it is there and below the root.
+    fn check_below(&self, path: &Path, named: &Path) -> Result<(), Status> {
+        let real = fs::canonicalize(path).map_err(|error| failed(named, &error))?;
+        if real.starts_with(&self.folder) { Ok(()) } else { Err(leads_out(named)) }
     }
 
     /// The path of a file or folder, relative to the root. What lies in a folder may not lead out of it.
@@ -445,6 +474,24 @@ mod tests {
         // Folders in folders are looked at, too.
         for leading in ["leading", ".", "leading/*", "../outside/b.tfrecord", "leading/b.tfrecord"] {
             assert_eq!(is_taken(leading), Err(Code::PermissionDenied), "{leading}");
+        }
+        for (links, to) in
+            [("root/images/class", "../within"), ("root/within/x.jpg", "../../outside/b.tfrecord")]
+        {
+            fs::create_dir_all(served.root.folder.join("within")).unwrap();
+            symlink(to, served.root.folder.parent().unwrap().join(links)).unwrap();
+        }
+        assert_eq!(is_taken("images"), Err(Code::PermissionDenied), "by a link to a folder with a link");
+        let ranges = [
+            "{.}./outside/b.tfrecord",
+            "{/}etc/passwd",
+            "records/{a,../b}",
+            "{..}/x",
+            ".{,}./x",
+            "records/{a",
+        ];
+        for range in ranges {
+            assert_eq!(is_taken(range), Err(Code::InvalidArgument), "{range}");
         }
         // A range is looked at once it is open.
         assert_eq!(is_taken("leading/{a..b}.tfrecord"), Ok(()));
