@@ -100,6 +100,7 @@ impl RecordOptions {
             (Some(names), _) => names.make_of_parts(parts, value, out),
             (None, true) => Err("it has named parts, and is no Datum".to_owned()),
             (None, false) => {
+                parts.check(value).map_err(|fault| fault.to_string())?;
                 let mut writer = ExampleWriter::new();
                 for name in parts.names(value) {
                     if let Some(part) = parts.part(value, &name).map_err(|fault| fault.to_string())? {

@@ -207,7 +207,7 @@ struct Cifar100 {
 #[derive(Debug, Args)]
 struct RecordsOf {
     /// The folder of an LMDB or a LevelDB, TFRecord files: one, a folder, or a quoted pattern, or data of
-    /// another library.
+    /// another library, whose parts become features: floats of 32 bits, arrays without their shapes.
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
     #[command(flatten)]

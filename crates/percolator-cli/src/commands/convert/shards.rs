@@ -102,7 +102,7 @@ impl ToShards {
     fn write(&self, format: ShardFormat, progress: &Progress) -> anyhow::Result<(Vec<PathBuf>, u64)> {
         let mut files = Readers::open(&self.records, &self.paths)?;
         let is_counted = self.shards.is_some() || self.shuffle.is_some();
-        let total = if is_counted { Some(files.count()?) } else { None };
+        let total = if is_counted { Some(files.count(self.shuffle.is_some())?) } else { None };
         let wanted = total.unwrap_or(u64::MAX).min(self.head.unwrap_or(u64::MAX));
         ensure!(wanted > 0, "there is no record to write");
         progress.begin(total.map_or(0, |_| wanted));
@@ -111,8 +111,12 @@ impl ToShards {
         let existing = Existing::replaced_if(self.force);
         let outputs: Vec<PathBuf> = (0..shards).map(|shard| self.name(shard)).collect();
         for output in &outputs {
+            let name = shown::path(output);
+            ensure!(!files.has(output), "{name}: it is a file of the data that are read: give another name");
             existing.check(output).with_context(|| format!("cannot write {}", shown::path(output)))?;
         }
+        // The keys of several files may be the same, and must not be neighbours.
+        let is_numbered = format == ShardFormat::Tar && (files.are_several() || self.shuffle.is_some());
         let mut order = match (self.shuffle, total) {
             (Some(seed), Some(total)) => Order::Shuffled(shuffled(total, seed)?),
             _ => Order::Stored,
@@ -133,7 +137,12 @@ impl ToShards {
                 );
                 let position = order.at(written);
                 let is_there = files.visit(position, &mut |key, parts| {
-                    let key = if *key == Key::None { Key::Number(position) } else { *key };
+                    let name = if is_numbered { numbered(key, position) } else { Vec::new() };
+                    let key = match key {
+                        _ if is_numbered => Key::Bytes(&name),
+                        Key::None => Key::Number(position),
+                        key => *key,
+                    };
                     Ok(writer.put(&key, parts)?)
                 })?;
                 if !is_there {
@@ -143,6 +152,7 @@ impl ToShards {
                 progress.set_done(written);
             }
             ensure!(written > 0, "there is no record to write");
+            ensure!(total.is_none() || written == end, "the data have fewer records than they state");
             writer.finish(existing)?;
         }
         Ok((outputs, written))
@@ -167,6 +177,18 @@ impl ToShards {
             None => name,
         }
     }
+}
+
+/// A record's position in all that is read, and its key if that is a name.
+fn numbered(key: &Key<'_>, number: u64) -> Vec<u8> {
+    let mut numbered = format!("{number:08}").into_bytes();
+    if let Key::Bytes(name) = key
+        && !name.iter().all(u8::is_ascii_digit)
+    {
+        numbered.push(b'_');
+        numbered.extend_from_slice(name);
+    }
+    numbered
 }
 
 /// The number of the first record behind so many of all shards.
@@ -258,20 +280,38 @@ impl Readers {
         Ok(Readers { files, current: 0, before: 0 })
     }
 
-    /// The number of all records, which can then be reached by their positions.
-    fn count(&mut self) -> anyhow::Result<u64> {
-        self.files.iter_mut().map(Reader::count).sum()
+    fn are_several(&self) -> bool {
+        self.files.len() > 1
+    }
+
+    /// Whether a file is one of those that are read.
+    fn has(&self, file: &Path) -> bool {
+        let Ok(file) = file.canonicalize() else { return false };
+        let is_it = |path: PathBuf| path.canonicalize().is_ok_and(|path| path == file);
+        self.files.iter().flat_map(Reader::paths).any(is_it)
+    }
+
+    /// The number of all records, which can then be reached by their positions if they must be.
+    fn count(&mut self, by_position: bool) -> anyhow::Result<u64> {
+        self.files.iter_mut().map(|file| file.count(by_position)).sum()
     }
 
     /// Gives the record at a position; `false` if there are fewer.
     fn visit(&mut self, position: u64, take: Take<'_>) -> anyhow::Result<bool> {
+        /// So many files are open at once, each with what it has unpacked.
+        const OPEN_MAX: usize = 64;
+
         if position < self.before {
             (self.current, self.before) = (0, 0);
         }
+        let are_open = self.files.iter().filter(|file| file.is_open()).count();
+        if are_open > OPEN_MAX {
+            self.files.iter_mut().for_each(Reader::close);
+        }
         while let Some(file) = self.files.get_mut(self.current) {
-            if file.records().is_none_or(|records| position - self.before < records)
-                && file.visit(position - self.before, position, take)?
-            {
+            let within =
+                position.checked_sub(self.before).context("a file has fewer records than it states")?;
+            if file.records().is_none_or(|records| within < records) && file.visit(within, position, take)? {
                 return Ok(true);
             }
             self.before += file.ended_at();
@@ -289,6 +329,30 @@ impl Reader {
         }
     }
 
+    fn paths(&self) -> Vec<PathBuf> {
+        match self {
+            Reader::Shard { shard, .. } => shard.files(),
+            Reader::Own { source, .. } => vec![source.path().to_owned()],
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        match self {
+            Reader::Shard { cursor, .. } => cursor.is_some(),
+            Reader::Own { cursor, .. } => cursor.is_some(),
+        }
+    }
+
+    /// Lets go of what it has open; it is opened again at the record that is wanted.
+    fn close(&mut self) {
+        let (Reader::Shard { next, .. } | Reader::Own { next, .. }) = self;
+        *next = 0;
+        match self {
+            Reader::Shard { cursor, .. } => *cursor = None,
+            Reader::Own { cursor, .. } => *cursor = None,
+        }
+    }
+
     fn records(&self) -> Option<u64> {
         match self {
             Reader::Shard { places: Some(places), .. } => Some(places.len() as u64),
@@ -303,11 +367,12 @@ impl Reader {
         self.records().unwrap_or(*next)
     }
 
-    fn count(&mut self) -> anyhow::Result<u64> {
+    fn count(&mut self, by_position: bool) -> anyhow::Result<u64> {
         match self {
             Reader::Shard { shard, places, .. } => match (shard.seeks(), shard.records()) {
                 (Seeks::ByPosition, Some(records)) => return Ok(records),
-                (Seeks::InOrder(why), _) => {
+                (_, Some(records)) if !by_position => return Ok(records),
+                (Seeks::InOrder(why), _) if by_position => {
                     bail!("{}: its records have no places: {why}", shown::path(shard.path()))
                 }
                 _ => {
@@ -320,7 +385,9 @@ impl Reader {
                 }
             },
             Reader::Own { source, .. } => {
-                source.index(&IndexPlace::Memory)?;
+                if by_position {
+                    source.index(&IndexPlace::Memory)?;
+                }
                 source.count(&IndexPlace::Memory)?;
             }
         }
