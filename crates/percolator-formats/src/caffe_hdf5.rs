@@ -22,7 +22,7 @@ use percolator_files::{input_file, shown};
 use crate::data_set::HEAD_BYTES;
 use crate::hdf5::{Hdf5Shard, none_of};
 use crate::known_settings::KnownSettings;
-use crate::{FormatError, Options, Shard};
+use crate::{FormatError, Options, Shard, index_file};
 
 /// The longest list that is read.
 const LIST_MAX: u64 = 64 << 20;
@@ -75,11 +75,18 @@ pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, Forma
         }
     };
     let root = settings.get("root").map(Path::new);
+    if let (Some(_), Some(root)) = (&options.within, settings.get("root")) {
+        return Err(settings.refuse("root", root, "left out: names begin at the folder that is served"));
+    }
+    let root = options.within.as_deref().or(root);
     let list =
         input_file::read(path, LIST_MAX).map_err(|error| FormatError::io(path, "read the file", error))?;
     let mut shards: Vec<Hdf5Shard> = Vec::new();
     for name in names(&list) {
         let named = Path::new(OsStr::from_bytes(name));
+        if options.within.is_some() {
+            index_file::below(path, &named.to_string_lossy())?;
+        }
         let file = root.map_or_else(|| named.to_owned(), |root| root.join(named));
         check_is_there(path, &file, root)?;
         let shard = open_file(&file, options, tops.as_deref())?;

@@ -39,7 +39,7 @@ const LABEL: &str = "label";
 /// [`FormatError`] if a folder cannot be listed, there is no class, a class has no image, or a link leads
 /// back to a folder that it is in.
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
-    let settings = KnownSettings::of(path, "class_folder", options, &["allow_empty"])?;
+    let settings = KnownSettings::of(path, "class-folder", options, &["allow_empty"])?;
     let allow_empty = settings.truth("allow_empty")?.unwrap_or(false);
     let grammar = ClassFolderGrammar::of(options.parts.as_deref());
     let shard = ClassFolderShard::list(path, allow_empty, grammar)?;

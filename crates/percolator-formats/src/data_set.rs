@@ -20,12 +20,14 @@ pub(crate) const HEAD_BYTES: u64 = 512;
 pub struct DataSet {
     shards: Vec<Arc<dyn Shard>>,
     format: &'static str,
+    /// The settings that it was opened with, which decide what its records are.
+    settings: Vec<(String, String)>,
 }
 
 impl DataSet {
     /// Opens paths: files, folders that one index describes, folders of files, and patterns with `*`, `?`,
-    /// `[...]`, and ranges in braces, such as `train-{000000..000099}.tar`. The files of a folder or a pattern
-    /// come in the order of their names' bytes, as a shell sorts them in the C locale.
+    /// `[...]`, and ranges in braces, such as `train-{000000..000099}.tar`. The files of a folder or a
+    /// pattern come in the order of their names' bytes, as a shell sorts them in the C locale.
     ///
     /// # Errors
     ///
@@ -64,7 +66,7 @@ impl DataSet {
             return Err(FormatError::refused(Path::new(""), "no path was given"));
         };
         check_alike(&shards)?;
-        Ok(DataSet { shards, format })
+        Ok(DataSet { shards, format, settings: options.settings.clone() })
     }
 
     /// The shards, in order.
@@ -77,6 +79,12 @@ impl DataSet {
     #[must_use]
     pub fn format(&self) -> &'static str {
         self.format
+    }
+
+    /// The settings of the format that it was opened with.
+    #[must_use]
+    pub fn settings(&self) -> &[(String, String)] {
+        &self.settings
     }
 
     /// What finds the parts in the records of all shards; `None` if there is no shard.
@@ -104,7 +112,7 @@ fn check_alike(shards: &[Arc<dyn Shard>]) -> Result<(), FormatError> {
 }
 
 /// The files, or the folders that one index describes, that a path means.
-fn places(root: &Path, path: &Path) -> Result<Vec<PathBuf>, FormatError> {
+pub(crate) fn places(root: &Path, path: &Path) -> Result<Vec<PathBuf>, FormatError> {
     let whole = root.join(path);
     if fs::symlink_metadata(&whole).is_ok() {
         return places_at(&whole);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use crate::arrow_ipc::open_one;
-use crate::table_files::refuse_settings;
+use crate::known_settings::KnownSettings;
 use crate::{DataFile, FormatError, Options, Shard};
 
 /// Names the files of a data set, in order.
@@ -37,9 +37,9 @@ pub fn is(path: &Path, _head: &[u8]) -> bool {
 /// [`FormatError`] if the JSON cannot be parsed, names a file that is not there or not in the folder, or if a
 /// file cannot be opened.
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
-    refuse_settings(path, options, &["split"])?;
+    let settings = KnownSettings::of(path, "hugging-face", options, &["split"])?;
     let folder = folder_of(path);
-    let split = options.settings.iter().find(|(name, _)| name == "split").map(|(_, split)| split.as_str());
+    let split = settings.get("split");
     let splits = folder.join(SPLITS);
     let mut shards = Vec::new();
     if splits.is_file() {

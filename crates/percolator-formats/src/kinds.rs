@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::data_set::head_of;
+use crate::data_set::{head_of, places};
 use crate::{FormatError, Options, Shard};
 
 /// Tells a format by a path and its first bytes, which are none for a folder.
@@ -96,11 +96,19 @@ pub(crate) fn is_virtual(path: &Path) -> bool {
     !path.exists() && KINDS.iter().any(|kind| (kind.is)(path, &[]))
 }
 
-/// The name of the format of a path, if it has one that is read.
+/// The name of the format of a path, if it has one that is read: of a pattern or a folder of files, that of
+/// its first file. Texts that may be anything, such as lists, do not make a folder a data set.
 ///
 /// # Errors
 ///
 /// [`FormatError`] if it cannot be read.
 pub fn format_of(path: &Path) -> Result<Option<&'static str>, FormatError> {
-    Ok(find(path)?.map(Kind::name))
+    const OF_FOLDERS: [&str; 6] = ["arrow", "array-record", "bagz", "jsonl", "parquet", "tar"];
+
+    if is_virtual(path) || is_folder_of_one(path) || path.is_file() {
+        return Ok(find(path)?.map(Kind::name));
+    }
+    let Some(first) = places(Path::new(""), path)?.into_iter().next() else { return Ok(None) };
+    let format = find(&first)?.map(Kind::name);
+    Ok(format.filter(|format| !path.is_dir() || OF_FOLDERS.contains(format)))
 }

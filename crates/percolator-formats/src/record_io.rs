@@ -57,7 +57,7 @@ pub fn is(path: &Path, head: &[u8]) -> bool {
 /// [`FormatError::Damaged`] if a line of the index is none, or lies outside the file;
 /// [`FormatError::Refused`] for unknown settings.
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
-    let settings = KnownSettings::of(path, "record_io", options, &["records", "index"])?;
+    let settings = KnownSettings::of(path, "recordio", options, &["records", "index"])?;
     let path = if path.extension() == Some(OsStr::new("idx")) { &path.with_extension("rec") } else { path };
     let file = DataFile::open(path, options.access)?;
     let beside = path.with_extension("idx");
@@ -177,8 +177,8 @@ enum Content {
     Bytes,
 }
 
-/// What a file's first whole records are: most of them images, or all of them text. One that is damaged changes
-/// nothing.
+/// What a file's first whole records are: most of them images, or all of them text. One that is damaged
+/// changes nothing.
 fn content_of(file: &DataFile) -> Content {
     let (mut walk, mut at) = (RecWalk::default(), 0);
     let [mut read, mut images, mut texts] = [0_u32; 3];

@@ -27,11 +27,13 @@ pub struct Options {
     /// Settings that a format has of its own, by their names: `("block", "1024")`. A format refuses what it
     /// does not know.
     pub settings: Vec<(String, String)>,
+    /// If it is stated, files that a list names lie below this folder, where their names begin, too.
+    pub within: Option<PathBuf>,
 }
 
 impl Options {
-    /// Whether a part will be used. A wanted name may be a path into the part (`image.bytes`, `json:a.b`), and
-    /// one of several between semicolons (`jpg;png`).
+    /// Whether a part will be used. A wanted name may be a path into the part (`image.bytes`, `json:a.b`),
+    /// and one of several between semicolons (`jpg;png`).
     #[must_use]
     pub fn wants(&self, part: &str) -> bool {
         let leads_into = |name: &str| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{DataFile, FileMap, FormatError, Options};
+use crate::{DataFile, FileMap, FormatError};
 
 struct MapOwner(Arc<FileMap>);
 
@@ -28,18 +28,6 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, S
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words");
         Err(format!("the decoder gave up: {text}"))
     })
-}
-
-/// Refuses all settings but those that are known.
-pub(crate) fn refuse_settings(path: &Path, options: &Options, known: &[&str]) -> Result<(), FormatError> {
-    match options.settings.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-        None => Ok(()),
-        Some((name, _)) => {
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let what = format!("the setting {name:?} is unknown; the format's settings: {known}");
-            Err(FormatError::refused(path, what))
-        }
-    }
 }
 
 /// The file, or the files of a folder that have one of these extensions, by their names.

@@ -34,7 +34,7 @@ pub fn is(_path: &Path, head: &[u8]) -> bool {
 ///
 /// [`FormatError::Damaged`] if signature, postscript or footer are damaged, or the file is cut.
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
-    KnownSettings::of(path, "array_record", options, &[])?;
+    KnownSettings::of(path, "array-record", options, &[])?;
     let file = DataFile::open(path, options.access)?;
     let (bytes, least) = (file.bytes(), BLOCK.saturating_mul(2));
     if bytes < least || !bytes.is_multiple_of(BLOCK) {

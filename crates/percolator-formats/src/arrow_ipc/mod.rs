@@ -16,7 +16,8 @@ use std::sync::Arc;
 use self::file::ArrowFile;
 use self::message::ArrowSource;
 use self::stream::ArrowStream;
-use crate::table_files::{files_of, has_extension, refuse_settings};
+use crate::known_settings::KnownSettings;
+use crate::table_files::{files_of, has_extension};
 use crate::{DataFile, FormatError, Options, Shard};
 
 /// What a file begins with, and ends with.
@@ -45,7 +46,7 @@ pub fn is(path: &Path, head: &[u8]) -> bool {
 ///
 /// [`FormatError`] if one cannot be opened, is damaged, or has a type that is not read.
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
-    refuse_settings(path, options, &[])?;
+    KnownSettings::of(path, "arrow", options, &[])?;
     files_of(path, &EXTENSIONS)?.iter().map(|file| open_one(file, options)).collect()
 }
 

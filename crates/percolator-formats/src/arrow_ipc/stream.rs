@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_ipc::MessageHeader;
 use parking_lot::Mutex;
+use percolator_files::shown;
 
 use super::batch::{Dictionaries, Layout, apply_dictionary, decode, rows_of};
 use super::message::{ArrowSource, Found, Frame, find, parsed, schema_at};
@@ -70,7 +71,7 @@ impl ArrowStream {
                     walk.ended = true;
                 }
                 Found::Nothing => {
-                    tracing::debug!(file = %self.source.path().display(), "the stream has no end mark");
+                    tracing::debug!(file = %shown::path(self.source.path()), "the stream has no end mark");
                     walk.ended = true;
                 }
             }

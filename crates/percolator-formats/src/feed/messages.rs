@@ -33,6 +33,10 @@ pub fn sample_of_record(record: &[u8]) -> Vec<Part<'_>> {
 
 fn sample(datum: Datum<'_>) -> Vec<Part<'_>> {
     let label = ("label".into(), Value::Int(datum.label.into()));
+    // One that has more than an image keeps all of its fields.
+    if !datum.floats.is_empty() && (datum.encoded || !datum.data.is_empty()) {
+        return self::datum(datum);
+    }
     if datum.encoded {
         return vec![("image".into(), Value::Bytes(datum.data.into())), label];
     }
@@ -49,7 +53,7 @@ fn sample(datum: Datum<'_>) -> Vec<Part<'_>> {
     let elements = shape.iter().product::<u64>();
     match elements == (bytes.len() / dtype.bytes()) as u64 {
         true => vec![("pixels".into(), Value::Array(Array { dtype, shape, bytes })), label],
-        false => vec![("data".into(), Value::Bytes(datum.data.into())), label],
+        false => self::datum(datum),
     }
 }
 

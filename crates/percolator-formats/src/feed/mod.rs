@@ -17,7 +17,7 @@ mod parts;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -79,6 +79,7 @@ impl Opener for Formats {
             parts: wanted.parts.clone(),
             format: wanted.format.map(str::to_owned),
             settings: wanted.settings.to_vec(),
+            within: wanted.is_confined.then(|| wanted.root.to_owned()),
         };
         DataSet::open_below(wanted.root, &[wanted.path], &options).map_err(source_error)?.into_sources()
     }
@@ -96,7 +97,7 @@ impl DataSet {
         };
         let parts: Arc<dyn RecordParts> = Arc::new(GrammarParts::new(grammar, self.shards())?);
         let source = |shard: &Arc<dyn Shard>| -> Result<Arc<dyn Source>, SourceError> {
-            let facts = facts(self.format(), &**shard)?;
+            let facts = facts(&self, &**shard)?;
             let shared = Arc::new(Shared::default());
             if let Some(records) = shard.records() {
                 shared.records.get_or_init(|| records);
@@ -108,10 +109,13 @@ impl DataSet {
     }
 }
 
-/// How a shard is recognised: by the lengths of its files, and a checksum of their ends. Their names are not
-/// part of it, because a copy is the same data set.
-fn facts(format: &str, shard: &dyn Shard) -> Result<Identity, SourceError> {
-    let mut facts = Identity::new().with("kind", format);
+/// How a shard is recognised: by the settings that decide what its records are, the lengths of its files, and
+/// a checksum of their ends. Their names are not part of it, because a copy is the same data set.
+fn facts(data: &DataSet, shard: &dyn Shard) -> Result<Identity, SourceError> {
+    let mut facts = Identity::new().with("kind", data.format());
+    for (name, value) in data.settings() {
+        facts = facts.with("setting", format_args!("{name}={value}"));
+    }
     for path in shard.files() {
         let io = |error| source_error(FormatError::io(&path, "read the file", error));
         let file = File::open(&path).map_err(io)?;
@@ -189,8 +193,8 @@ impl Shared {
             return Ok(());
         }
         let message = format!(
-            "expected {known} records, but there are {records}: the data set has changed; read it again, and if \
-             that does not help, remove its record index"
+            "expected {known} records, but there are {records}: the data set has changed; read it again, \
+             and if that does not help, remove its record index"
         );
         Err(SourceError::Broken { path: path.to_owned(), index: records.min(known), message })
     }
@@ -250,6 +254,10 @@ impl Source for ShardSource {
 
     fn index_checksum(&self) -> Option<u32> {
         self.index_of().map(|index| index.checksum())
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        self.shard.files()
     }
 
     fn record_parts(&self) -> Option<Arc<dyn RecordParts>> {

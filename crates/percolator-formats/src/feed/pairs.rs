@@ -78,7 +78,8 @@ impl Keys {
                 }
                 None if entry.key() == COUNT => records = Some(count_of(path, entry.value())?),
                 None => {
-                    tracing::warn!(key = %entry.key().escape_ascii(), "a key that is not of a pair is passed over")
+                    let key = entry.key().escape_ascii();
+                    tracing::warn!(%key, "a key that is not of a pair is passed over");
                 }
             }
             position += 1;

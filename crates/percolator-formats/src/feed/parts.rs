@@ -60,7 +60,8 @@ impl GrammarParts {
                 return Ok(Some(value));
             }
         }
-        Ok(None)
+        // A part's name may have a semicolon itself.
+        if names.contains(';') { self.one_value(record, names) } else { Ok(None) }
     }
 
     /// The value of a name: a part, or what a path leads to in it.

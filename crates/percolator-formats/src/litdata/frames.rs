@@ -67,8 +67,8 @@ impl FrameTable {
             }
             if offset < table_end || end > file.bytes() {
                 let what = format!(
-                    "frame {number} lies from byte {offset} to {end}, and frames from {table_end} to {}: it is \
-                     cut or damaged; copy it again from where it came",
+                    "frame {number} lies from byte {offset} to {end}, and frames from {table_end} to {}: \
+                     it is cut or damaged; copy it again from where it came",
                     file.bytes()
                 );
                 return damaged(at, what);

@@ -29,8 +29,8 @@ impl LitGrammar {
         for (name, tree) in &wanted {
             if has_pickle(tree, leaves) {
                 let what = format!(
-                    "the part {name:?} is a pickle, which runs code when it is read: name the other parts that \
-                     are to be read"
+                    "the part {name:?} is a pickle, which runs code when it is read: name the other parts \
+                     that are to be read"
                 );
                 return Err(FormatError::refused(index, what));
             }

@@ -8,8 +8,8 @@
 //!
 //! Numbers are little-endian, but for those before a tensor of PyTorch. A chunk may be compressed as a whole,
 //! each of its items, or groups of them. One whose rows have plain values only ends in a file of Arrow, which
-//! has them. The items of a chunk of tokens are one run of numbers, of which the setting `block` makes records
-//! of one length, as LitData's `TokensLoader` does; without it each item is a record.
+//! has them. The items of a chunk of tokens are one run of numbers, of which the setting `block` makes
+//! records of one length, as LitData's `TokensLoader` does; without it each item is a record.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

@@ -20,8 +20,8 @@ pub(super) fn verify(file: &DataFile, what: &str, bytes: &[u8], hashes: &Hashes)
         };
         if !found.eq_ignore_ascii_case(stated) {
             let what = format!(
-                "the {algorithm} of {what} is {found}, and the index says {stated}: the file is damaged; copy it \
-                 again from where it came"
+                "the {algorithm} of {what} is {found}, and the index says {stated}: the file is damaged; \
+                 copy it again from where it came"
             );
             return Err(FormatError::damaged(file.path(), what));
         }

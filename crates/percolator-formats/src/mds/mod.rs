@@ -76,8 +76,8 @@ impl MdsShard {
         let due = packed.as_ref().map_or(bytes, |packed| packed.bytes);
         if file.bytes() != due {
             let what = format!(
-                "it has {} bytes, and {} says that it has {due}: it is cut, or of another data set; copy both \
-                 again",
+                "it has {} bytes, and {} says that it has {due}: it is cut, or of another data set; copy \
+                 both again",
                 file.bytes(),
                 percolator_files::shown::path(index)
             );

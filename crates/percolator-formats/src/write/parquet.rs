@@ -25,8 +25,8 @@ const KEY: &str = "__key__";
 
 /// Writes a Parquet file: a row for each record, a column for each part.
 ///
-/// The first row group's records say which columns there are, and of which types; a later record has no others.
-/// Keys that are texts are the column `__key__`. Values are compressed by zstd.
+/// The first row group's records say which columns there are, and of which types; a later record has no
+/// others. Keys are the column `__key__`. Values are compressed by zstd.
 pub struct ParquetWriter {
     path: PathBuf,
     file: WholeFile,
@@ -155,10 +155,15 @@ impl ParquetWriter {
 
 impl RecordWriter for ParquetWriter {
     fn put(&mut self, key: &Key<'_>, parts: &[Part<'_>]) -> Result<(), FormatError> {
-        if let Key::Bytes(key) = key
-            && let Ok(key) = std::str::from_utf8(key)
-        {
-            self.put_value(KEY, Value::Text(key.to_owned().into()))?;
+        let key = match key {
+            Key::None => None,
+            Key::Number(number) => Some(number.to_string()),
+            Key::Bytes(key) => Some(std::str::from_utf8(key).map(ToOwned::to_owned).map_err(|_| {
+                self.refused(format!("its key \"{}\" is no text in UTF-8", key.escape_ascii()))
+            })?),
+        };
+        if let Some(key) = key {
+            self.put_value(KEY, Value::Text(key.into()))?;
         }
         for (name, value) in parts {
             self.bytes = self.bytes.saturating_add(bytes_of(value));

@@ -15,8 +15,8 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// Writes a tar, in which the members of a record follow one another under one name.
 ///
-/// A name's dots would end it, as WebDataset splits names: they are written as `%2E`. Members have no time and
-/// no owner, so the same records are the same bytes.
+/// A name's dots would end it, as WebDataset splits names: they are written as `%2E`. Members have no time
+/// and no owner, so the same records are the same bytes.
 pub struct TarWriter {
     path: PathBuf,
     file: WholeFile,

@@ -1,7 +1,9 @@
 //! The same samples in every format give the same feeds.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod many;
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,7 +26,8 @@ struct Samples {
     is_seekable: bool,
 }
 
-/// All formats that have them all. The tar is unpacked to where it can be read by position.
+/// The golden files of all formats that have the 40 samples. The tar is unpacked to where it can be read by
+/// position.
 fn all(folder: &std::path::Path) -> Vec<Samples> {
     let packed = golden("webdataset/tarwriter.tar.gz");
     let plain = folder.join("tarwriter.tar");
@@ -43,6 +46,20 @@ fn all(folder: &std::path::Path) -> Vec<Samples> {
         of(golden("recordio/images.rec"), "image", Some("label")),
         of(golden("array_record/default.array_record"), "record", None),
         of(golden("bagz/plain.bag"), "record", None),
+    ]
+}
+
+/// Ten thousand samples in the formats that are written for it.
+fn many(folder: &std::path::Path) -> Vec<Samples> {
+    let of = |path, image| Samples { path, image, label: Some("label"), is_seekable: true };
+    vec![
+        Samples { label: Some("cls"), ..of(many::tar(folder), "ppm") },
+        of(many::parquet(folder), "image"),
+        of(many::arrow(folder), "image"),
+        of(many::mds(folder), "image"),
+        of(many::litdata(folder), "image"),
+        of(many::record_io(folder), "image"),
+        Samples { label: None, ..of(many::bagz(folder), "record") },
     ]
 }
 
@@ -99,14 +116,30 @@ fn assert_same(samples: &Samples, found: &[Given], due: &[Given]) {
 #[test]
 fn the_same_samples_in_every_format_give_the_same_batches() {
     let folder = tempfile::tempdir().unwrap();
-    let samples = all(folder.path());
+    assert_same_batches(&all(folder.path()), 40);
+}
+
+#[test]
+fn ten_thousand_samples_in_every_format_give_the_same_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let samples = many(folder.path());
+    assert_same_batches(&samples, many::SAMPLES);
+    assert_same_resumes(&samples, many::SAMPLES);
+}
+
+/// In order, and shuffled, by one thread and by three, to one device and to two.
+fn assert_same_batches(samples: &[Samples], records: u64) {
     let orders: [&dyn Fn(FeedBuilder) -> FeedBuilder; 3] =
         [&|feed| feed.epochs(2), &|feed| feed.epochs(2).shuffle(Shuffle::Global).threads(1), &|feed| {
             feed.epochs(2).shuffle(Shuffle::Global).threads(3).devices(["host:0", "host:1"].map(device))
         }];
     for (number, order) in orders.iter().enumerate() {
         let due = run(order(feed(&samples[0])), usize::MAX).0;
-        assert!(due.iter().map(|(records, ..)| records.len()).sum::<usize>() == 80, "two epochs of 40");
+        assert_eq!(
+            due.iter().map(|(records, ..)| records.len() as u64).sum::<u64>(),
+            2 * records,
+            "two epochs"
+        );
         for samples in &samples[1..] {
             if number > 0 && !samples.is_seekable {
                 let error = order(feed(samples)).build().unwrap_err().to_string();
@@ -122,23 +155,27 @@ fn device(name: &str) -> percolator::Device {
     name.parse().unwrap()
 }
 
-/// A run of three devices is resumed by two.
 #[test]
 fn a_run_is_resumed_in_another_world() {
     let folder = tempfile::tempdir().unwrap();
+    assert_same_resumes(&all(folder.path()), 40);
+}
+
+/// A run of three devices is resumed by two.
+fn assert_same_resumes(samples: &[Samples], records: u64) {
     let shuffled = |samples: &Samples, devices: usize| {
         let devices = (0..devices).map(|number| device(&format!("host:{number}")));
         feed(samples).epochs(2).shuffle(Shuffle::Global).devices(devices)
     };
     let mut due: Option<[Vec<Given>; 2]> = None;
-    for samples in all(folder.path()).iter().filter(|samples| samples.is_seekable) {
+    for samples in samples.iter().filter(|samples| samples.is_seekable) {
         let (before, snapshot) = run(shuffled(samples, 3), 3);
         let after = run(shuffled(samples, 2).resume(&snapshot), usize::MAX).0;
-        let mut records: Vec<_> =
+        let mut given: Vec<_> =
             [&before, &after].into_iter().flatten().flat_map(|(records, ..)| records).collect();
-        records.sort_unstable();
-        let twice: Vec<u64> = (0..40).flat_map(|record| [record, record]).collect();
-        assert!(records.into_iter().eq(&twice), "{}: not each record once an epoch", samples.path.display());
+        given.sort_unstable();
+        let twice: Vec<u64> = (0..records).flat_map(|record| [record, record]).collect();
+        assert!(given.into_iter().eq(&twice), "{}: not each record once an epoch", samples.path.display());
         match &due {
             None => due = Some([before, after]),
             Some([first, second]) => {
