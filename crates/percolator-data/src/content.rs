@@ -201,7 +201,7 @@ pub(crate) struct Values {
     /// The features of Examples and SequenceExamples whose strings are image files.
     pub(crate) images: Vec<String>,
     /// Whether the feature was stated, so that every record must have it.
-    is_stated: bool,
+    pub(crate) is_stated: bool,
     /// What most values are if they are bytes, as far as that is known.
     pub(crate) other: Option<Value>,
     /// Whether raw images seem to have the channels of a pixel side by side, unlike a Datum.
@@ -302,7 +302,11 @@ impl Values {
         if let Some(parts) = data.record_parts() {
             return Values::of_parts(parts, stated);
         }
-        let content = Content::of_value(value);
+        Values::taken_for(Content::of_value(value), stated, value)
+    }
+
+    /// What one value is by itself if it is taken for this.
+    pub(crate) fn taken_for(content: Content, stated: Option<&str>, value: &[u8]) -> Self {
         let mut votes = ImageVotes::default();
         votes.add(content, value);
         let images = stated.map_or_else(|| votes.winners(), |feature| vec![feature.to_owned()]);

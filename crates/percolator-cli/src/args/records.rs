@@ -1,4 +1,5 @@
-//! The records of data of any format, with their named parts: options of `cat`, `extract` and `convert shards`.
+//! The records of data of any format, with their named parts: options of `cat`, `extract` and `convert
+//! shards`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ type Take<'a> = &'a mut dyn FnMut(u64, &Key<'_>, &[Part<'_>]) -> anyhow::Result<
 impl RecordArgs {
     /// The shards at a path, if they are another library's.
     pub(crate) fn shards(&self, path: &Path) -> anyhow::Result<Option<Vec<Arc<dyn Shard>>>> {
-        if !self.formats.is_of_another(path) && path.exists() {
+        if !self.formats.is_of_another(path) {
             return Ok(None);
         }
         Ok(Some(self.formats.open(path, self.open.access())?.shards().to_vec()))

@@ -294,6 +294,7 @@ mod tests {
         put("records/part-0", &record);
         put("mixed/part-0", &record);
         put("mixed/thumbs/a.jpg", b"");
+        put("classes/cat/1.jpg", b"");
         put("x.prototxt/data.mdb", b"");
         put("x.mdb", b"");
         put("weights", b"\x0a\x02ab");
@@ -303,13 +304,14 @@ mod tests {
         let net = at("net.txt").to_str().unwrap().to_owned();
         let named = format!("net {net}");
         let weights = format!("net {}", at("weights").display());
-        let are: [(&[&str], &str); 13] = [
+        let are: [(&[&str], &str); 14] = [
             (&["lmdb"], "Lmdb lmdb"),
             (&["lmdb/data.mdb"], "Lmdb lmdb/data.mdb"),
             (&["records", "leveldb", "lmdb"], "TfRecord records, LevelDb leveldb, Lmdb lmdb"),
             (&["--tfrecord", "empty", "leveldb", "--lmdb", "x"], "LevelDb leveldb, Lmdb x, TfRecord empty"),
             (&["part-*"], "TfRecord part-*"),
             (&["mixed", "packed"], "TfRecord mixed, TfRecord packed"),
+            (&["classes"], "Other classes"),
             (&["x.prototxt"], "Lmdb x.prototxt"),
             (&["x.mdb"], "Lmdb x.mdb"),
             (&["net.txt"], &named),
@@ -321,13 +323,11 @@ mod tests {
         for (words, due) in are {
             assert_eq!(found(root, words).unwrap(), due, "{words:?}");
         }
-        put("classes/cat/1.jpg", b"");
         put("files/unknown", b"records");
         put("m.index", b"");
         let missing = format!("{}: cannot find it: No such file or directory", at("none").display());
-        let are_not: [(&[&str], &str); 8] = [
+        let are_not: [(&[&str], &str); 7] = [
             (&["none"], &missing),
-            (&["classes"], "neither a net nor data that can be fed: it is a folder with a folder of images"),
             (&["cats/list"], "cats/list: neither a net nor data that can be fed: it is a list of images"),
             (&["files"], "found a folder of 1 other files, such as unknown; give a net, an LMDB"),
             (&["m"], "m: neither a net nor data that can be fed: found a model's files; give a net"),

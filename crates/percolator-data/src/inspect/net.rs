@@ -97,6 +97,14 @@ fn command(data: &DataSet, report: &Report, values: &Values) -> String {
     if let Some(name) = data.database() {
         let _ = write!(command, " --database {}", shown::shell_word(Path::new(name)));
     }
+    let (format, settings) = data.read_as();
+    if let Some(format) = format {
+        let _ = write!(command, " --read-as {}", shown::shell_word(Path::new(format)));
+    }
+    for (name, value) in settings {
+        let setting = format!("{name}={value}");
+        let _ = write!(command, " --set {}", shown::shell_word(Path::new(&setting)));
+    }
     let mut comments = Vec::new();
     match values.content {
         Content::Example => comments = example(report, &mut command),
@@ -215,7 +223,7 @@ impl Fields {
             return;
         };
         if *kind == MEMBERS {
-            self.comments.push(left_out("it has members, each of which is a field: name one"));
+            self.comments.push(left_out("no field takes it whole; of a structure, name a member"));
             return;
         }
         let is_strings = *kind == "bytes" && !feature.is_one_in(report);

@@ -180,6 +180,15 @@ impl Record {
         }
     }
 
+    /// The record with its value taken for this, whatever it looks like.
+    #[must_use]
+    pub fn taken_for(mut self, content: Content) -> Self {
+        let stated = self.values.images.first().filter(|_| self.values.is_stated).cloned();
+        self.content = content;
+        self.values = Values::taken_for(content, stated.as_deref(), &self.value);
+        self
+    }
+
     /// What is in it, in the order of its fields.
     #[must_use]
     pub fn fields(&self) -> Vec<FieldText> {

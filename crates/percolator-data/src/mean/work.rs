@@ -179,8 +179,8 @@ pub(super) fn first_image(
 
 /// The image of a record.
 fn picture_of<'a>(values: &'a Values, value: &'a [u8]) -> Result<Picture<'a>, RecordCause> {
-    const NONE: &str = "there is no image in it; a mean needs Caffe's Datums, or tf.train.Examples with a \
-                        feature of one JPEG or PNG file";
+    const NONE: &str = "there is no image in it; a mean needs Caffe's Datums, or tf.train.Examples or named \
+                        parts with one JPEG or PNG file";
     values.parts(value)?.picture.ok_or_else(|| DecodeFailure::new(NONE).into_cause())
 }
 

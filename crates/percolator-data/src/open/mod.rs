@@ -267,6 +267,12 @@ impl DataSet {
         self.options.database.as_deref().filter(|_| self.kind == Kind::Lmdb)
     }
 
+    /// The format and its settings as they were stated, if it is of another library.
+    pub(crate) fn read_as(&self) -> (Option<&str>, &[(String, String)]) {
+        let foreign = self.options.foreign.as_deref().filter(|_| self.kind == Kind::Files);
+        foreign.map_or((None, &[]), |files| (files.format.as_deref(), &files.settings))
+    }
+
     /// The feature, or the part, that has the image, if it was stated.
     #[must_use]
     pub fn image_feature(&self) -> Option<&str> {

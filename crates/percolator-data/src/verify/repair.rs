@@ -111,8 +111,8 @@ impl Copy {
             Kind::LevelDb => Backend::LevelDb,
             Kind::TfRecord => Backend::TfRecord,
             Kind::Files => {
-                let message = "it is of another library, whose files are not written: copy what is damaged again, or \
-                               let a feed pass over it (`--bad-records`)";
+                let message = "it is of another library, whose files are not written: copy what is damaged \
+                               again, or let a feed pass over it (`--bad-records`)";
                 return Err(refused(data.path(), message));
             }
             Kind::ImageList => {

@@ -22,7 +22,7 @@ pub(super) fn show(
 ) -> anyhow::Result<()> {
     let mut record = inspect::record(data, &Which::parse(word))?;
     if let Some(content) = how.content {
-        record.content = content.into();
+        record = record.taken_for(content.into());
     }
     if let Some(picture) = picture {
         let key = key_text(&record.key);
