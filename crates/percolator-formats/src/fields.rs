@@ -2,6 +2,8 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::collections::HashSet;
+
 use crate::{Array, ElementType, Fault, Shape, Value};
 
 /// Text.
@@ -72,4 +74,10 @@ pub(crate) fn pil(bytes: &[u8]) -> Result<Value<'_>, Fault> {
         ("mode".into(), Value::Text(text(mode)?.into())),
         ("raw".into(), Value::Bytes(pixels.into())),
     ]))
+}
+
+/// Whether a name comes twice: by it, the second could not be found.
+pub(crate) fn has_twice<'a>(names: impl IntoIterator<Item = &'a str>) -> bool {
+    let mut known = HashSet::new();
+    !names.into_iter().all(|name| known.insert(name))
 }

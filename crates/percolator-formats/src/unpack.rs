@@ -237,12 +237,22 @@ fn next_member(decoder: &mut GzDecoder<CountedReader>, file: &Arc<DataFile>) -> 
 /// All bytes of a compressed file, which are as many as an index says. No more memory is taken, whatever the
 /// file unpacks to.
 pub(crate) fn whole(file: &Arc<DataFile>, packing: Packing, due: u64) -> Result<Vec<u8>, FormatError> {
+    check_stated(file, due)?;
     let most = usize::try_from(due).unwrap_or(usize::MAX);
     let mut unpacked = Vec::new();
     // One more than there may be shows that there are more.
     Unpacked::new(file, packing)?.append(&mut unpacked, most.saturating_add(1))?;
     check_length(file, unpacked.len(), due)?;
     Ok(unpacked)
+}
+
+/// Refuses a shard that unpacks to more than its own offsets, of 4 bytes, can reach.
+pub(crate) fn check_stated(file: &DataFile, due: u64) -> Result<(), FormatError> {
+    if due <= u32::MAX.into() {
+        return Ok(());
+    }
+    let what = format!("it is said to unpack to {due} bytes, and up to {} can be reached in it", u32::MAX);
+    Err(FormatError::damaged(file.path(), what))
 }
 
 /// Compares the number of unpacked bytes with what an index says.

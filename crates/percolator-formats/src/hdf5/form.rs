@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use hdf5_pure::{CharacterSet, Datatype, DatatypeByteOrder, FloatingPointLayout, StringPadding};
 
 use super::heap::Heap;
+use crate::fields::has_twice;
+use crate::unpack::RECORD_MAX;
 use crate::{Array, ElementType, FormatError, Shape, Value};
 
 /// Structures in structures, and arrays in them, so deep.
@@ -77,7 +79,34 @@ impl Form {
             return Err("values of variable length in a file with short addresses are not read".to_owned());
         }
         form.shape = shape.iter().copied().chain(form.shape.iter().copied()).collect();
+        let bytes = form.memory();
+        if bytes > RECORD_MAX {
+            return Err(format!("a row becomes {bytes} bytes of values, and up to {RECORD_MAX} are read"));
+        }
         Ok(form)
+    }
+
+    /// About how many bytes of memory its values take. Members of a structure may lie over each other, so
+    /// there may be more than the file has.
+    fn memory(&self) -> usize {
+        let elements = self.shape.iter().map(|&extent| usize::try_from(extent).unwrap_or(usize::MAX));
+        let of_one = match &self.kind {
+            Kind::Numbers { .. } | Kind::Floats { .. } => self.element_bytes,
+            _ => self.memory_of_one(),
+        };
+        elements.fold(of_one, usize::saturating_mul).saturating_add(size_of::<Value<'_>>())
+    }
+
+    /// About how many bytes of memory the value of one element takes.
+    fn memory_of_one(&self) -> usize {
+        let own = match &self.kind {
+            Kind::Fields(fields) => fields.iter().fold(0_usize, |sum, field| {
+                let named = field.name.len().saturating_add(size_of::<Cow<'_, str>>());
+                sum.saturating_add(named).saturating_add(field.form.memory())
+            }),
+            _ => self.element_bytes,
+        };
+        own.saturating_add(size_of::<Value<'_>>())
     }
 
     /// The same numbers as F32, as Caffe has them; or why they cannot be.
@@ -171,11 +200,15 @@ impl Form {
             Kind::Text { padding, utf8 } => text(padding.without(bytes), *utf8, heap),
             Kind::Raw => Ok(Value::Bytes(Cow::Borrowed(bytes))),
             Kind::ApartText { utf8 } => {
-                let found = Padding::Terminated.without(heap.elements(bytes, 1)?).to_vec();
+                let found = Padding::Terminated.without(heap.elements(bytes, 1, 1)?).to_vec();
                 Ok(text(&found, *utf8, heap)?.into_owned())
             }
             Kind::Apart(form) => {
-                let found = heap.elements(bytes, form.element_bytes)?.to_vec();
+                let of_one = match form.kind {
+                    Kind::Numbers { .. } | Kind::Floats { .. } => form.element_bytes,
+                    _ => form.memory_of_one(),
+                };
+                let found = heap.elements(bytes, form.element_bytes, of_one)?.to_vec();
                 form.values(&found, heap)
             }
             Kind::Fields(fields) => {
@@ -318,6 +351,9 @@ fn of(datatype: &Datatype, depth: usize) -> Result<Form, String> {
                     form: of(&member.datatype, depth.saturating_add(1))?,
                 })
             };
+            if has_twice(members.iter().map(|member| &*member.name)) {
+                return Err("two members of a structure have one name".to_owned());
+            }
             Ok(form(Kind::Fields(members.iter().map(field).collect::<Result<_, _>>()?)))
         }
         other => Err(refusal(other).to_owned()),
@@ -365,7 +401,7 @@ fn numbers(datatype: &Datatype) -> Option<(ElementType, bool)> {
             let dtype = float_of(layout).filter(|dtype| u32::try_from(dtype.bytes()) == Ok(*size))?;
             Some((dtype, swapped(byte_order)?))
         }
-        Datatype::Enumeration { base_type, members, .. } => {
+        Datatype::Enumeration { base_type, members, size, .. } if base_type.type_size() == *size => {
             let (dtype, swapped) = numbers(base_type)?;
             let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
             // As h5py writes truth values.
@@ -410,4 +446,50 @@ fn complex(size: u32, members: &[hdf5_pure::CompoundMember]) -> Option<(ElementT
         && imaginary.byte_offset == dtype.bytes() as u64
         && u32::try_from(complex.bytes()) == Ok(size);
     (is_named && is_close).then_some((complex, swapped))
+}
+
+#[cfg(test)]
+mod tests {
+    use hdf5_pure::{CompoundTypeBuilder, FixedPointLayout};
+
+    use super::*;
+
+    fn byte() -> Datatype {
+        let layout = FixedPointLayout { signed: false, bit_offset: 0, bit_precision: 8 };
+        Datatype::FixedPoint { size: 1, byte_order: DatatypeByteOrder::LittleEndian, layout }
+    }
+
+    /// A structure of bytes that lie over each other, with these names.
+    fn structure(names: &[String]) -> Datatype {
+        let start = CompoundTypeBuilder::new();
+        let build = names.iter().enumerate();
+        let mut made = build.fold(start, |made, (at, _)| made.u8_field(&at.to_string())).build().unwrap();
+        if let Datatype::Compound { members, .. } = &mut made {
+            for (member, name) in members.iter_mut().zip(names) {
+                (member.name, member.byte_offset) = (name.clone(), 0);
+            }
+        }
+        made
+    }
+
+    /// Members may lie over each other, so a byte of the file may become any number of values.
+    #[test]
+    fn a_row_whose_values_take_too_much_memory_is_refused() {
+        let names: Vec<_> = (0..4000).map(|number| number.to_string()).collect();
+        let error = Form::of(&structure(&names), &[60_000_000], 8).unwrap_err();
+        assert!(error.contains("bytes of values"), "{error}");
+        let long = structure(&["x".repeat(60_000)]);
+        assert!(Form::of(&long, &[60_000_000], 8).is_err());
+        assert!(Form::of(&long, &[100], 8).is_ok());
+        assert!(Form::of(&byte(), &[60_000_000], 8).is_ok(), "numbers are one value");
+    }
+
+    #[test]
+    fn types_that_contradict_themselves_are_refused() {
+        let twice = structure(&["a", "a"].map(ToOwned::to_owned));
+        assert!(Form::of(&twice, &[], 8).unwrap_err().contains("one name"));
+        let of = |size| Datatype::Enumeration { size, base_type: Box::new(byte()), members: Vec::new() };
+        assert!(Form::of(&of(1), &[3], 8).is_ok());
+        assert!(Form::of(&of(8), &[3], 8).unwrap_err().contains("no width that is read"));
+    }
 }

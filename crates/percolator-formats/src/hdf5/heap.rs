@@ -50,8 +50,13 @@ impl HeapReader {
 
 impl Heap<'_> {
     /// The elements that 16 bytes of a row stand for: their number, the collection's address, the object's
-    /// index.
-    pub(super) fn elements(&mut self, reference: &[u8], element_bytes: usize) -> Result<&[u8], FormatError> {
+    /// index. Each becomes a value of so much `memory`.
+    pub(super) fn elements(
+        &mut self,
+        reference: &[u8],
+        element_bytes: usize,
+        memory: usize,
+    ) -> Result<&[u8], FormatError> {
         let [a, b, c, d, address @ .., w, x, y, z] = reference else {
             return Err(self.damaged("a reference to values of variable length is cut"));
         };
@@ -68,12 +73,18 @@ impl Heap<'_> {
             return Err(self.damaged(what).byte(object.start));
         }
         let end = object.start.saturating_add(wanted);
-        self.reader.taken = self.reader.taken.saturating_add(usize::try_from(wanted).unwrap_or(usize::MAX));
-        if self.reader.taken > RECORD_MAX {
-            let what = format!("{}: a record's values have more than {RECORD_MAX} bytes", self.part);
-            return Err(FormatError::refused(self.file.path(), what));
-        }
+        self.take(length.saturating_mul(memory.max(element_bytes)))?;
         self.file.read(object.start..end, &mut self.reader.buffer)
+    }
+
+    /// Notes what the record takes, which has an end: references of a hostile file may all lead to one value.
+    fn take(&mut self, bytes: usize) -> Result<(), FormatError> {
+        self.reader.taken = self.reader.taken.saturating_add(bytes);
+        if self.reader.taken <= RECORD_MAX {
+            return Ok(());
+        }
+        let what = format!("{}: a record's values take more than {RECORD_MAX} bytes", self.part);
+        Err(FormatError::refused(self.file.path(), what))
     }
 
     fn damaged(&self, what: impl std::fmt::Display) -> FormatError {
@@ -88,6 +99,8 @@ impl Heap<'_> {
             Some(place) => place,
             None => {
                 let objects = self.collection(at)?;
+                // Finding an object again in a collection that was forgotten is work that the record takes.
+                self.take(objects.len())?;
                 if self.reader.known.len() >= KNOWN_MAX {
                     self.reader.known.remove(0);
                 }

@@ -34,6 +34,7 @@ use self::heap::{Heap, HeapReader};
 use self::source::{Bounds, FileSource, guarded};
 use self::storage::{Column, RowReader, Surveyor};
 use crate::data_set::HEAD_BYTES;
+use crate::fields::has_twice;
 use crate::known_settings::KnownSettings;
 use crate::npy::check_row;
 use crate::packed::{self, PackedGrammar};
@@ -206,11 +207,8 @@ impl Found {
             Found { shift, base: signature, offset_bytes: superblock.offset_size, data_sets: Vec::new() };
         found.walk(path, bounds, &opened.root(), "", 0)?;
         found.data_sets.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let is_wrong = |pair: &[(String, Dataset)]| match pair {
-            [(one, _), (two, _)] => one == two || one.is_empty() || one.ends_with('/'),
-            _ => false,
-        };
-        if found.data_sets.windows(2).any(is_wrong) {
+        let mut names = found.data_sets.iter().map(|(name, _)| &**name);
+        if has_twice(names.clone()) || names.any(|name| name.is_empty() || name.ends_with('/')) {
             return Err(FormatError::damaged(path, "two of its data sets have one name, or one has none"));
         }
         Ok(found)

@@ -278,11 +278,12 @@ impl LitChunk {
             return damaged(format!("it has {items} items, and {index} says that it has {}", self.items));
         }
         let [end] = numbers::<1>(bytes, &self.file, NUMBER.saturating_mul(items.saturating_add(1)), buffer)?;
-        // An unpacked chunk may end in rows of Arrow, too.
-        let tail = bytes.bytes().saturating_sub(ARROW_MAGIC.len() as u64)..bytes.bytes();
-        let is_end = u64::from(end) == bytes.bytes()
-            || (matches!(bytes, Stored::Unpacked(_)) && bytes.read(&self.file, tail, buffer)? == ARROW_MAGIC);
-        if !is_end {
+        if u64::from(end) != bytes.bytes() {
+            let tail = bytes.bytes().saturating_sub(ARROW_MAGIC.len() as u64)..bytes.bytes();
+            if bytes.read(&self.file, tail, buffer)? == ARROW_MAGIC {
+                let what = "its rows are Arrow's, and it is compressed as a whole: such chunks are not read";
+                return Err(FormatError::refused(self.file.path(), what));
+            }
             return damaged(format!(
                 "its last item ends at byte {end}, and the chunk has {} bytes",
                 bytes.bytes()

@@ -2,6 +2,8 @@
 
 use serde_json::Value as Json;
 
+use crate::fields::has_twice;
+
 /// How deep containers may stand in each other.
 const DEPTH_MAX: usize = 32;
 
@@ -69,8 +71,9 @@ impl Tree {
             "builtins.list" | "builtins.tuple" => Ok(Tree::List(values)),
             "builtins.dict" | "collections.OrderedDict" => {
                 let keys = keys(spec).filter(|keys| keys.len() == values.len());
-                let keys =
-                    keys.ok_or_else(|| format!("has no keys of a {dtype} of {} values", values.len()))?;
+                let keys = keys.ok_or_else(|| {
+                    format!("has no keys, or one twice, of a {dtype} of {} values", values.len())
+                })?;
                 Ok(Tree::Struct(keys.into_iter().zip(values).collect()))
             }
             other => Err(format!("has a {other}; dictionaries, lists and tuples are read")),
@@ -86,7 +89,8 @@ fn keys(spec: &Json) -> Option<Vec<String>> {
         Json::Number(key) => Some(key.to_string()),
         _ => None,
     });
-    keys.collect()
+    let keys: Option<Vec<String>> = keys.collect();
+    keys.filter(|keys| !has_twice(keys.iter().map(|key| &**key)))
 }
 
 #[cfg(test)]

@@ -33,10 +33,14 @@ enum Encoding {
     Refused(&'static str),
 }
 
+/// Lists may stand in each other so deep.
+const DEPTH_MAX: usize = 8;
+
 impl Encoding {
-    fn of(text: &str) -> Option<Self> {
+    /// What a column's encoding means; `None` if it is not known, or its lists stand deeper in each other.
+    fn of(text: &str, depth: usize) -> Option<Self> {
         if let Some(inner) = text.strip_prefix("list[").and_then(|inner| inner.strip_suffix(']')) {
-            return Encoding::of(inner).map(|inner| Encoding::List(Box::new(inner)));
+            return Encoding::of(inner, depth.checked_sub(1)?).map(|inner| Encoding::List(Box::new(inner)));
         }
         let mut words = text.split(':');
         let word = words.next().unwrap_or_default();
@@ -108,7 +112,7 @@ impl MdsGrammar {
         let mut is_wanted = Vec::with_capacity(columns.len());
         for column in columns {
             let Column { name, encoding, .. } = &column;
-            let decoded = Encoding::of(encoding).ok_or_else(|| {
+            let decoded = Encoding::of(encoding, DEPTH_MAX).ok_or_else(|| {
                 FormatError::refused(
                     index,
                     format!("the column {name:?} has the encoding {encoding:?}, which is not known"),
@@ -269,4 +273,18 @@ fn ndarray<'a>(
         rest = after;
     }
     array(dtype, extents, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encoding_has_an_end() {
+        let nested = |depth| "list[".repeat(depth) + "int" + &"]".repeat(depth);
+        assert!(Encoding::of(&nested(DEPTH_MAX), DEPTH_MAX).is_some());
+        for depth in [DEPTH_MAX + 1, 1_000_000] {
+            assert_eq!(Encoding::of(&nested(depth), DEPTH_MAX), None);
+        }
+    }
 }

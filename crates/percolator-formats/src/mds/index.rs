@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
+use crate::fields::has_twice;
 use crate::{FormatError, index_file};
 
 /// A shard as the index names it.
@@ -100,7 +101,7 @@ fn listed(index: &Path, number: usize, shard: &Json) -> Result<Listed, FormatErr
         samples,
         bytes,
         packed,
-        columns: columns(shard).ok_or_else(|| lacks("whole list of columns"))?,
+        columns: columns(shard).ok_or_else(|| lacks("whole list of columns, each with a name of its own"))?,
     })
 }
 
@@ -117,7 +118,7 @@ fn columns(shard: &Json) -> Option<Vec<Column>> {
     if names.len() != encodings.len() || names.len() != sizes.len() {
         return None;
     }
-    names
+    let columns: Option<Vec<Column>> = names
         .iter()
         .zip(encodings)
         .zip(sizes)
@@ -125,5 +126,6 @@ fn columns(shard: &Json) -> Option<Vec<Column>> {
             let bytes = if bytes.is_null() { None } else { Some(bytes.as_u64()?) };
             Some(Column { name: name.as_str()?.to_owned(), encoding: encoding.as_str()?.to_owned(), bytes })
         })
-        .collect()
+        .collect();
+    columns.filter(|columns| !has_twice(columns.iter().map(|column| &*column.name)))
 }

@@ -146,6 +146,10 @@ impl Shard for MdsShard {
         self.file.path()
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.file.path().to_owned(), self.index.clone()]
+    }
+
     fn records(&self) -> Option<u64> {
         Some(self.samples)
     }

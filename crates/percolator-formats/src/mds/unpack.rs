@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::hashes;
 use super::index::Packed;
-use crate::unpack::{Packing, check_length, whole};
+use crate::unpack::{Packing, check_length, check_stated, whole};
 use crate::{DataFile, FormatError};
 
 /// The bytes of a shard, which are as many as the index says. No more memory is taken, whatever the file
@@ -14,6 +14,7 @@ pub(super) fn unpacked(file: &Arc<DataFile>, packed: &Packed, bytes: u64) -> Res
     let mut buffer = Vec::new();
     let stored = file.read(0..file.bytes(), &mut buffer)?;
     hashes::verify(file, "the compressed shard", stored, &packed.hashes)?;
+    check_stated(file, bytes)?;
     let most = usize::try_from(bytes).unwrap_or(usize::MAX);
     // One more than there may be shows that there are more.
     let room = most.saturating_add(1);

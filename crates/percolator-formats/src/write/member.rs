@@ -1,11 +1,10 @@
 //! The parts of a record as members of a sample: their extensions, which say how WebDataset decodes them, and
 //! their bytes.
 
-use std::borrow::Cow;
-
 use serde_json::Value as Json;
 
 use super::npy;
+use crate::fields::has_twice;
 use crate::{Array, Part, Value};
 
 /// The extensions by which WebDataset knows how to decode a member, and those of files.
@@ -59,6 +58,10 @@ const KNOWN: &[&str] = &[
 /// The names of parts that are the image, or its label, whose members have no name but the extension.
 const IMAGES: &[&str] = &["image", "img", "image/encoded", "data"];
 const LABELS: &[&str] = &["label", "labels", "class", "cls", "image/class/label", "target"];
+const TEXTS: &[&str] = &["text"];
+
+/// The extensions whose members WebDataset decodes as integers.
+const INTEGERS: &[&str] = &["cls", "cls2", "class", "count", "index", "inx", "id"];
 
 /// Adds the members of a part: extension and bytes.
 ///
@@ -67,7 +70,10 @@ const LABELS: &[&str] = &["label", "labels", "class", "cls", "image/class/label"
 /// What a member cannot hold.
 pub(super) fn members_of(name: &str, value: &Value<'_>, into: &mut Members) -> Result<(), String> {
     match value {
-        Value::Null => Ok(()),
+        Value::Null => {
+            into.reserve(name);
+            Ok(())
+        }
         Value::Struct(members) if members.iter().any(|(_, value)| matches!(value, Value::Bytes(_))) => {
             members.iter().try_for_each(|(member, value)| match &**member {
                 "bytes" => members_of(name, value, into),
@@ -76,12 +82,16 @@ pub(super) fn members_of(name: &str, value: &Value<'_>, into: &mut Members) -> R
         }
         Value::Bytes(bytes) => {
             let found = extension_of(bytes).unwrap_or("bin");
-            let extension = into.extension(name, found, IMAGES);
+            let extension = into.extension(name, found, IMAGES, |_| true);
             into.add(extension, bytes.to_vec());
             Ok(())
         }
         Value::Text(text) => {
-            let extension = into.extension(name, "txt", &["text"]);
+            let extension = into.extension(name, "txt", TEXTS, |known| match known {
+                "txt" | "text" | "transcript" => true,
+                "json" | "jsn" => serde_json::from_str::<Json>(text).is_ok(),
+                known => INTEGERS.contains(&known) && text.parse::<i64>().is_ok(),
+            });
             into.add(extension, text.as_bytes().to_vec());
             Ok(())
         }
@@ -91,7 +101,7 @@ pub(super) fn members_of(name: &str, value: &Value<'_>, into: &mut Members) -> R
                 Value::UInt(number) => number.to_string(),
                 other => u8::from(*other == Value::Bool(true)).to_string(),
             };
-            let extension = into.extension(name, "cls", LABELS);
+            let extension = into.extension(name, "cls", LABELS, |known| INTEGERS.contains(&known));
             into.add(extension, text.into_bytes());
             Ok(())
         }
@@ -99,14 +109,14 @@ pub(super) fn members_of(name: &str, value: &Value<'_>, into: &mut Members) -> R
             let bytes = npy::file_of(array).ok_or_else(|| {
                 format!("the part {name:?} has the type {}, which no file of NumPy has", array.dtype.numpy())
             })?;
-            let extension = into.extension(name, "npy", &[]);
+            let extension = into.extension(name, "npy", &[], |known| known == "npy");
             into.add(extension, bytes);
             Ok(())
         }
         Value::Float(_) | Value::Number(_) | Value::Listed(_) | Value::List(_) | Value::Struct(_) => {
             let json =
                 json_of(value).map_err(|what| format!("the part {name:?} has {what}, which JSON has not"))?;
-            let extension = into.extension(name, "json", &[]);
+            let extension = into.extension(name, "json", &[], |known| ["json", "jsn"].contains(&known));
             into.add(extension, json.to_string().into_bytes());
             Ok(())
         }
@@ -139,10 +149,13 @@ fn json_of(value: &Value<'_>) -> Result<Json, &'static str> {
         }
         Value::Number(text) | Value::Text(text) => Json::from(text.as_ref()),
         Value::Bytes(_) => return Err("bytes in a list"),
-        Value::Array(_) => return Err("an array in a list"),
+        Value::Array(_) => return Err("an array among its values"),
         Value::Listed(array) => Json::Array(numbers_of(array)?),
         Value::List(values) => Json::Array(values.iter().map(json_of).collect::<Result<_, _>>()?),
         Value::Struct(members) => {
+            if has_twice(members.iter().map(|(name, _)| &**name)) {
+                return Err("two members of one name");
+            }
             let members =
                 members.iter().map(|(name, value)| Ok((name.clone().into_owned(), json_of(value)?)));
             Json::Object(members.collect::<Result<_, &'static str>>()?)
@@ -180,7 +193,14 @@ fn numbers_of(array: &Array<'_>) -> Result<Vec<Json>, &'static str> {
 
 /// The members of one sample, whose extensions differ.
 #[derive(Debug, Default)]
-pub(super) struct Members(pub(super) Vec<(String, Vec<u8>)>);
+pub(super) struct Members {
+    /// Extensions and bytes.
+    pub(super) found: Vec<(String, Vec<u8>)>,
+    /// The names of parts that are null: whether one is there must not decide how another is called.
+    reserved: Vec<String>,
+    /// The lists of names of which one has its member without a name.
+    plain: Vec<&'static [&'static str]>,
+}
 
 impl Members {
     /// Those of a record.
@@ -190,31 +210,50 @@ impl Members {
         Ok(members)
     }
 
-    /// The extension of a part: its name if that ends in a known one, or `found` behind the name, or alone if
-    /// the part is one of those that need no name.
-    fn extension(&self, name: &str, found: &str, plain: &[&str]) -> String {
+    /// The extension of a part: its name if that ends in one that `suits` the value, or `found` behind the
+    /// name, or alone if the part is the first of those that need no name.
+    fn extension(
+        &mut self,
+        name: &str,
+        found: &str,
+        plain: &'static [&'static str],
+        suits: impl Fn(&str) -> bool,
+    ) -> String {
         let last = name.rsplit('.').next().unwrap_or(name);
-        let of_name = || Cow::Owned(name.replace('/', "_"));
-        let wanted = match () {
-            () if KNOWN.contains(&last) => of_name(),
-            () if plain.contains(&name) => Cow::Borrowed(found),
-            () => Cow::Owned(format!("{}.{found}", of_name())),
+        let of_name = name.replace('/', "_");
+        let wanted = if KNOWN.contains(&last) && suits(last) {
+            of_name.clone()
+        } else if plain.contains(&name) && !self.plain.contains(&plain) {
+            self.plain.push(plain);
+            found.to_owned()
+        } else {
+            format!("{of_name}.{found}")
         };
         if !self.has(&wanted) {
-            return wanted.into_owned();
+            return wanted;
         }
-        (2..)
-            .map(|number| format!("{}_{number}.{found}", of_name()))
-            .find(|free| !self.has(free))
-            .unwrap_or_default()
+        let numbered = (2..).map(|number| format!("{of_name}_{number}.{found}"));
+        numbered.into_iter().find(|free| !self.has(free)).unwrap_or_default()
     }
 
+    fn reserve(&mut self, name: &str) {
+        self.reserved.push(name.replace('/', "_").to_lowercase());
+        self.plain.extend([IMAGES, LABELS, TEXTS].into_iter().filter(|plain| plain.contains(&name)));
+    }
+
+    /// Whether a member has the extension, or a part that is null may have it in another record. WebDataset
+    /// does not tell upper and lower case apart.
     fn has(&self, extension: &str) -> bool {
-        self.0.iter().any(|(taken, _)| taken.eq_ignore_ascii_case(extension))
+        let extension = extension.to_lowercase();
+        let is_reserved = |name: &String| {
+            extension.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.found.iter().any(|(taken, _)| taken.to_lowercase() == extension)
+            || self.reserved.iter().any(is_reserved)
     }
 
     fn add(&mut self, extension: String, bytes: Vec<u8>) {
-        self.0.push((extension, bytes));
+        self.found.push((extension, bytes));
     }
 }
 
@@ -224,7 +263,7 @@ mod tests {
     use crate::{ElementType, Shape};
 
     fn names(parts: &[Part<'_>]) -> Vec<(String, String)> {
-        let members = Members::of(parts).unwrap().0;
+        let members = Members::of(parts).unwrap().found;
         members
             .into_iter()
             .map(|(name, bytes)| (name, String::from_utf8_lossy(&bytes).into_owned()))
@@ -266,7 +305,22 @@ mod tests {
         let int = |name: &'static str| (name.into(), Value::Int(1));
         let found: Vec<_> = names(&[int("label"), int("class"), int("CLS"), int("labels")]);
         let found: Vec<_> = found.into_iter().map(|(name, _)| name).collect();
-        assert_eq!(found, ["cls", "class", "CLS.cls", "labels_2.cls"]);
+        assert_eq!(found, ["cls", "class", "CLS.cls", "labels.cls"]);
+        let text = |name: &'static str, text: &'static str| (name.into(), Value::Text(text.into()));
+        let found = names(&[text("id", "abc-12"), text("cls", "3"), text("json", "{"), text("npy", "x")]);
+        let found: Vec<_> = found.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(found, ["id.txt", "cls", "json.txt", "npy.txt"], "as WebDataset can decode them");
+    }
+
+    #[test]
+    fn what_is_null_changes_no_name() {
+        let names_of = |label: Value<'static>| {
+            let parts = [("label".into(), label), ("labels".into(), Value::Int(2))];
+            let slashed = [("a/b".into(), Value::Null), ("a_b".into(), Value::Int(3))];
+            names(&[&parts[..], &slashed[..]].concat()).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names_of(Value::Int(1)), ["cls", "labels.cls", "a_b_2.cls"]);
+        assert_eq!(names_of(Value::Null), ["labels.cls", "a_b_2.cls"]);
     }
 
     #[test]

@@ -20,6 +20,9 @@ use crate::{FormatError, Key, Part, Value};
 const GROUP_BYTES: usize = 32 << 20;
 const GROUP_ROWS: usize = 16 << 10;
 
+/// The bytes of a record: with those of the row group before it, its offsets of 4 bytes reach all.
+const RECORD_MAX: usize = i32::MAX as usize - GROUP_BYTES;
+
 /// The column that has the records' keys, if they have any.
 const KEY: &str = "__key__";
 
@@ -117,7 +120,9 @@ impl ParquetWriter {
     /// Writes the rows so far as a row group.
     fn flush(&mut self) -> Result<(), FormatError> {
         let path = self.path.clone();
-        let refused = |what: String| FormatError::refused(&path, what);
+        let records = self.written..self.written.saturating_add(self.rows as u64);
+        let refused =
+            |what: String| FormatError::refused(&path, format!("in one of the records {records:?}, {what}"));
         let fields: Vec<_> =
             self.columns.iter().map(|column| Field::new(&column.name, column.dtype.arrow(), true)).collect();
         let schema = Arc::new(Schema::new(fields));
@@ -162,14 +167,20 @@ impl RecordWriter for ParquetWriter {
                 self.refused(format!("its key \"{}\" is no text in UTF-8", key.escape_ascii()))
             })?),
         };
+        let bytes = parts.iter().fold(0_usize, |sum, (_, value)| sum.saturating_add(bytes_of(value)));
+        if bytes > RECORD_MAX {
+            return Err(
+                self.refused(format!("its parts have {bytes} bytes, and up to {RECORD_MAX} are written"))
+            );
+        }
         if let Some(key) = key {
             self.put_value(KEY, Value::Text(key.into()))?;
         }
         for (name, value) in parts {
-            self.bytes = self.bytes.saturating_add(bytes_of(value));
             self.put_value(name, value.clone().into_owned())?;
         }
         self.rows += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
         for column in &mut self.columns {
             column.values.resize(self.rows, None);
         }
@@ -196,8 +207,10 @@ fn bytes_of(value: &Value<'_>) -> usize {
         Value::Bytes(bytes) => bytes.len(),
         Value::Text(text) | Value::Number(text) => text.len(),
         Value::Array(array) | Value::Listed(array) => array.bytes.len(),
-        Value::List(values) => values.iter().map(bytes_of).sum(),
-        Value::Struct(members) => members.iter().map(|(_, value)| bytes_of(value)).sum(),
+        Value::List(values) => values.iter().map(bytes_of).fold(0, usize::saturating_add),
+        Value::Struct(members) => {
+            members.iter().map(|(_, value)| bytes_of(value)).fold(0, usize::saturating_add)
+        }
         _ => size_of::<u64>(),
     }
 }

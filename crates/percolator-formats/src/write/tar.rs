@@ -54,8 +54,11 @@ impl TarWriter {
 fn sample_name(key: &[u8]) -> String {
     let text = String::from_utf8_lossy(key);
     let mut name = String::with_capacity(text.len());
+    // WebDataset passes over what begins like `__this__` without a word.
+    let is_hidden = text.starts_with("__");
     for (at, letter) in text.char_indices() {
-        let is_kept = !matches!(letter, '.' | '%' | '\\' | '\u{fffd}') && !letter.is_control();
+        let is_taken = matches!(letter, '.' | '%' | '\\' | '\u{fffd}') || (is_hidden && at == 0);
+        let is_kept = !is_taken && !letter.is_control();
         if is_kept && !(letter == '/' && (at == 0 || name.ends_with('/') || at + 1 == text.len())) {
             name.push(letter);
         } else {
@@ -76,7 +79,7 @@ impl RecordWriter for TarWriter {
                 format!("the record before it has the key {name:?}, too, and WebDataset would join the two");
             return Err(refused(what));
         }
-        let Members(members) = Members::of(parts).map_err(refused)?;
+        let members = Members::of(parts).map_err(refused)?.found;
         if members.is_empty() {
             return Err(refused(
                 "the record has no part, and a tar has no sample without members".to_owned(),
@@ -117,6 +120,7 @@ mod tests {
             ("../x", "%2E%2E/x"),
             ("a//b/", "a/%2Fb%2F"),
             ("50%", "50%25"),
+            ("__background__/x", "%5F_background__/x"),
         ] {
             assert_eq!(sample_name(key.as_bytes()), name);
         }
