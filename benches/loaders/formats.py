@@ -10,6 +10,7 @@ cannot be installed, or that fails, is named with the reason: it is not left out
 import argparse
 import json
 import os
+import signal
 import statistics
 import sys
 import time
@@ -249,7 +250,7 @@ def batches_of_percolator(kind, folder, batch, workers):
 def measure_one(kind, loader, folder, options):
     """Prints one line of JSON, as measure.py does."""
     import torch
-    from measure import Memory, Step, cpu_seconds
+    from measure import Memory, Step, cpu_seconds, family
 
     torch.set_num_threads(1)
     step, memory = Step(32), Memory()
@@ -274,6 +275,9 @@ def measure_one(kind, loader, folder, options):
         "rate": done / elapsed, "cpu_us": cpu / done * 1e6, "memory_mb": memory.above_before() / 1e6,
         "first_batch_ms": first * 1e3,
     }), flush=True)
+    # Workers of some loaders outlive the process, and keep its output open.
+    for process in family()[1:]:
+        os.kill(process, signal.SIGKILL)
     os._exit(0)
 
 

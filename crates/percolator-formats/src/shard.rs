@@ -29,6 +29,9 @@ pub struct Options {
     pub settings: Vec<(String, String)>,
     /// If it is stated, files that a list names lie below this folder, where their names begin, too.
     pub within: Option<PathBuf>,
+    /// What the shards of a data set keep decoded, together.
+    #[cfg(feature = "parquet")]
+    pub(crate) decoded: Arc<crate::parquet_file::DecodedRows>,
 }
 
 impl Options {

@@ -80,6 +80,7 @@ impl Opener for Formats {
             format: wanted.format.map(str::to_owned),
             settings: wanted.settings.to_vec(),
             within: wanted.is_confined.then(|| wanted.root.to_owned()),
+            ..Options::default()
         };
         DataSet::open_below(wanted.root, &[wanted.path], &options).map_err(source_error)?.into_sources()
     }

@@ -1,16 +1,18 @@
-//! Reads rows batch by batch. The batch around the current row stays decoded.
+//! Reads rows batch by batch. The batch around the current row stays decoded, and while rows are read in
+//! another order, those around others.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
 };
 
 use super::ParquetShard;
+use super::decoded::Batch;
 use crate::columns::pack_row;
 use crate::table_files::caught;
 use crate::{Cursor, Fault, FormatError, Key, Lent, Place, Record};
@@ -19,18 +21,11 @@ pub(super) struct ParquetCursor {
     shard: Arc<ParquetShard>,
     /// The next row's number in the file.
     next: u64,
-    batch: Option<Batch>,
+    /// Whether rows were asked for in another order: then batches are kept for those that are yet to come.
+    is_shuffled: bool,
+    batch: Option<Arc<Batch>>,
     reader: Option<Reader>,
     packed: Vec<u8>,
-}
-
-/// Decoded rows.
-struct Batch {
-    group: usize,
-    /// The first one's number in its row group.
-    first: u64,
-    rows: u64,
-    columns: Vec<ArrayRef>,
 }
 
 /// What decodes the batches of a row group, and where it is.
@@ -43,22 +38,26 @@ struct Reader {
 
 impl ParquetCursor {
     pub(super) fn new(shard: Arc<ParquetShard>) -> Self {
-        ParquetCursor { shard, next: 0, batch: None, reader: None, packed: Vec::new() }
+        ParquetCursor { shard, next: 0, is_shuffled: false, batch: None, reader: None, packed: Vec::new() }
     }
 
     /// Decodes the batch that has a row, unless it is decoded. Batches begin at multiples of their number of
     /// rows, however they are reached, so that rows that are read backwards are not decoded one by one.
     fn load(&mut self, group: usize, row: u64) -> Result<(), FormatError> {
-        let has = |batch: &Batch| {
-            batch.group == group && row.checked_sub(batch.first).is_some_and(|n| n < batch.rows)
-        };
-        if self.batch.as_ref().is_some_and(has) {
+        if self.batch.as_ref().is_some_and(|batch| batch.has(group, row)) {
             return Ok(());
         }
         // The memory of the one before is free for this one.
         self.batch = None;
         let batch_rows = self.shard.batch_rows(group)?;
         let first = row.saturating_sub(row.checked_rem(batch_rows as u64).unwrap_or_default());
+        let place = (self.shard.number, group, first);
+        if self.is_shuffled
+            && let Some(batch) = self.shard.decoded.get(place)
+        {
+            self.batch = Some(batch);
+            return Ok(());
+        }
         let mut reader = match self.reader.take() {
             Some(reader) if reader.group == group && reader.next == first => reader,
             _ => {
@@ -76,7 +75,11 @@ impl ParquetCursor {
             return Err(self.damaged(group, first, "a column without values is missing"));
         }
         reader.next = first.saturating_add(due);
-        self.batch = Some(Batch { group, first, rows: due, columns: batch.columns().to_vec() });
+        let batch = Arc::new(Batch { group, first, rows: due, columns: batch.columns().to_vec() });
+        if self.is_shuffled {
+            self.shard.decoded.keep(place, &batch);
+        }
+        self.batch = Some(batch);
         self.reader = Some(reader);
         Ok(())
     }
@@ -169,6 +172,7 @@ impl Cursor for ParquetCursor {
                 format!("there are {} rows, and no place {place:?}: the file has changed", self.shard.rows());
             return Err(FormatError::damaged(self.shard.source.path(), what).record(position));
         }
+        self.is_shuffled |= row != self.next;
         self.next = row;
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! passes unseen.
 
 mod cursor;
+mod decoded;
 mod pages;
 mod source;
 mod thrift;
@@ -19,6 +20,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
 
 use self::cursor::ParquetCursor;
+pub(crate) use self::decoded::DecodedRows;
 use self::pages::{Group, place_of};
 use self::source::ParquetSource;
 use self::thrift::{ThriftFault, schema_depth};
@@ -68,6 +70,9 @@ struct ParquetShard {
     mask: ProjectionMask,
     /// The number of rows before each row group, and that of all.
     starts: Vec<u64>,
+    /// Tells it from the others of its data set.
+    number: usize,
+    decoded: Arc<DecodedRows>,
     /// The rows of a batch of each row group, once its pages are checked.
     batches: Vec<OnceLock<usize>>,
 }
@@ -96,7 +101,9 @@ impl ParquetShard {
         }
         let mask = ProjectionMask::roots(schema, columns.numbers.iter().copied());
         let batches = std::iter::repeat_with(OnceLock::new).take(starts.len().saturating_sub(1)).collect();
-        Ok(ParquetShard { source, metadata, columns, mask, starts, batches })
+        let decoded = Arc::clone(&options.decoded);
+        let number = decoded.number();
+        Ok(ParquetShard { source, metadata, columns, mask, starts, number, decoded, batches })
     }
 
     fn rows(&self) -> u64 {
