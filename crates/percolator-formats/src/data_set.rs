@@ -185,10 +185,16 @@ fn is_left_out(name: &OsStr) -> bool {
 fn braces(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
     /// More shards than any data set has.
     const NAMES_MAX: u64 = 1_000_000;
+    const RANGES_MAX: usize = 8;
+    const DIGITS_MAX: usize = 20;
 
     let Some(text) = path.to_str() else { return Ok(vec![path.to_owned()]) };
     let Some((before, rest)) = text.split_once('{') else { return Ok(vec![path.to_owned()]) };
     let Some((range, after)) = rest.split_once('}') else { return Ok(vec![path.to_owned()]) };
+    let too_many = || FormatError::refused(path, format!("its ranges stand for more than {NAMES_MAX} names"));
+    if text.matches('{').count() > RANGES_MAX {
+        return Err(too_many());
+    }
     let names: Vec<String> = match range.split_once("..") {
         None => range.split(',').map(str::to_owned).collect(),
         Some((start, end)) => {
@@ -196,7 +202,7 @@ fn braces(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
                 || FormatError::refused(path, format!("{{{range}}} is no range such as {{000000..000099}}"));
             let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
             let (first, last) = (number(start)?, number(end)?);
-            if last < first || last - first >= NAMES_MAX {
+            if last < first || last - first >= NAMES_MAX || start.len() > DIGITS_MAX {
                 return Err(wrong());
             }
             let digits = if start.starts_with('0') { start.len() } else { 0 };
@@ -206,6 +212,9 @@ fn braces(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
     let mut found = Vec::new();
     for name in names {
         found.extend(braces(Path::new(&format!("{before}{name}{after}")))?);
+        if found.len() as u64 > NAMES_MAX {
+            return Err(too_many());
+        }
     }
     Ok(found)
 }
@@ -234,7 +243,9 @@ mod tests {
         assert_eq!(names("{8..9}/{a,b}"), ["8/a", "8/b", "9/a", "9/b"]);
         assert_eq!(names("plain"), ["plain"]);
         assert_eq!(names("open{"), ["open{"]);
-        for wrong in ["{9..8}", "{a..b}", "{0..9999999999}"] {
+        let zeros = format!("{{{}..1}}", "0".repeat(70_000));
+        let product = "{0..999999}".repeat(2);
+        for wrong in ["{9..8}", "{a..b}", "{0..9999999999}", &zeros, &product, &"{a,b}".repeat(40)] {
             assert!(braces(Path::new(wrong)).is_err(), "{wrong}");
         }
     }

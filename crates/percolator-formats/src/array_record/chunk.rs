@@ -194,7 +194,13 @@ impl ChunkReader {
         }
 
         let parts = ChunkParts::of(gathered.bytes).map_err(|what| name.fault(file, at, what))?;
-        let (sizes_most, fault) = (header.records.saturating_mul(10), |what| name.fault(file, at, what));
+        // Where each of them ends takes 8 bytes.
+        if header.records > CHUNK_MAX / 8 {
+            let what = format!("it has {} records, and up to {} are read", header.records, CHUNK_MAX / 8);
+            return Err(name.refusal(file, at, what));
+        }
+        let sizes_most = header.records.saturating_mul(10).min(CHUNK_MAX);
+        let fault = |what| name.fault(file, at, what);
         let mut unpacker = Unpacker { codec: parts.codec, file, frames };
         if header.decoded > CHUNK_MAX {
             let what = format!("it unpacks to {} bytes, and up to 8 GiB are read", header.decoded);

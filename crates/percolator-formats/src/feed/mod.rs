@@ -136,6 +136,11 @@ fn facts(data: &DataSet, shard: &dyn Shard) -> Result<Identity, SourceError> {
     })
 }
 
+/// The file that has the records of an LMDB.
+fn data_file_of(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join("data.mdb") } else { path.to_owned() }
+}
+
 /// The error as a source reports it.
 fn source_error(error: FormatError) -> SourceError {
     match error {

@@ -57,6 +57,10 @@ impl Shard for MsgpackShard {
         &self.path
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        vec![super::data_file_of(&self.path)]
+    }
+
     fn records(&self) -> Option<u64> {
         self.database.records()
     }

@@ -140,6 +140,10 @@ impl Shard for PairShard {
         &self.path
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        vec![super::data_file_of(&self.path)]
+    }
+
     fn records(&self) -> Option<u64> {
         Some(self.keys.records)
     }

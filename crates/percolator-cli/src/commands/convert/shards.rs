@@ -306,7 +306,8 @@ impl Readers {
         }
         let are_open = self.files.iter().filter(|file| file.is_open()).count();
         if are_open > OPEN_MAX {
-            self.files.iter_mut().for_each(Reader::close);
+            let others = self.files.iter_mut().enumerate().filter(|(file, _)| *file != self.current);
+            others.for_each(|(_, file)| file.close());
         }
         while let Some(file) = self.files.get_mut(self.current) {
             let within =
