@@ -41,7 +41,7 @@ const LABEL: &str = "label";
 pub fn open(path: &Path, options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
     let settings = KnownSettings::of(path, "class-folder", options, &["allow_empty"])?;
     let allow_empty = settings.truth("allow_empty")?.unwrap_or(false);
-    let grammar = ClassFolderGrammar::of(options.parts.as_deref());
+    let grammar = ClassFolderGrammar::of(options);
     let shard = ClassFolderShard::list(path, allow_empty, grammar)?;
     Ok(vec![Arc::new(shard)])
 }
@@ -298,9 +298,8 @@ struct ClassFolderGrammar {
 }
 
 impl ClassFolderGrammar {
-    fn of(parts: Option<&[String]>) -> Self {
-        let has = |name: &str| parts.is_none_or(|parts| parts.iter().any(|part| part == name));
-        ClassFolderGrammar { image: has(IMAGE), label: has(LABEL) }
+    fn of(options: &Options) -> Self {
+        ClassFolderGrammar { image: options.wants(IMAGE), label: options.wants(LABEL) }
     }
 }
 

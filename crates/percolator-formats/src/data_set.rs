@@ -152,8 +152,12 @@ fn places_at(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(listed)? {
         let entry = entry.map_err(listed)?;
-        let is_file = fs::metadata(entry.path()).is_ok_and(|found| found.is_file());
-        if is_file && !entry.file_name().as_bytes().starts_with(b".") && !is_left_out(&entry.file_name()) {
+        if entry.file_name().as_bytes().starts_with(b".") || is_left_out(&entry.file_name()) {
+            continue;
+        }
+        // A link that leads nowhere is an error: its records would be missing.
+        let found = fs::metadata(entry.path());
+        if found.map_err(|error| FormatError::io(&entry.path(), "find it", error))?.is_file() {
             files.push(entry.path());
         }
     }
@@ -248,5 +252,17 @@ mod tests {
         for wrong in ["{9..8}", "{a..b}", "{0..9999999999}", &zeros, &product, &"{a,b}".repeat(40)] {
             assert!(braces(Path::new(wrong)).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.jsonl"), []).unwrap();
+        std::os::unix::fs::symlink("gone", folder.path().join("b.jsonl")).unwrap();
+        let error = places_at(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("b.jsonl"), "{error}");
+        std::os::unix::fs::symlink("gone", folder.path().join(".c.jsonl")).unwrap();
+        fs::remove_file(folder.path().join("b.jsonl")).unwrap();
+        assert_eq!(places_at(folder.path()).unwrap(), [folder.path().join("a.jsonl")]);
     }
 }

@@ -128,7 +128,46 @@ impl RecIndex {
             Some(numbers) => RecKeys::Numbers(numbers),
             None => RecKeys::Texts(entries.iter().map(|((key, _), _)| Box::from(*key)).collect()),
         };
-        Ok(Some(RecIndex { path, offsets, keys }))
+        let index = RecIndex { path, offsets, keys };
+        index.check_ends(file)?;
+        Ok(Some(index))
+    }
+
+    /// Compares its first and its last entry with the file: records before and behind them would never be
+    /// read by position. A last record that is damaged is whoever reads it to notice.
+    fn check_ends(&self, file: &DataFile) -> Result<(), FormatError> {
+        let first = self.offsets.first().copied().unwrap_or_default();
+        if let (1.., Ok(RecPart { flag: 0 | 1, .. })) = (first, RecWalk::default().part(file, 0)) {
+            return Err(self.leaves_out(0, 0, first));
+        }
+        let end = match self.offsets.last() {
+            None => Some(0),
+            Some(last) => {
+                let end = RecWalk::default().parts(file, *last, |_, _| Ok(()));
+                end.ok().flatten()
+            }
+        };
+        match end {
+            Some(end) if end < file.bytes() => Err(self.ends_after(self.offsets.len() as u64, end)),
+            _ => Ok(()),
+        }
+    }
+
+    fn ends_after(&self, records: u64, end: u64) -> FormatError {
+        let what = format!(
+            "the index ends after {records} records, and the file has another at byte {end}: the index is of \
+             another file, or cut; make it again, or read without it (index=none)"
+        );
+        FormatError::damaged(&self.path, what).record(records)
+    }
+
+    fn leaves_out(&self, position: u64, at: u64, stated: u64) -> FormatError {
+        let key = self.shown_key(position);
+        let what = format!(
+            "the index leaves out what is at byte {at} of the file, before byte {stated} of key {key}; make \
+             it again, or read without it (index=none)"
+        );
+        FormatError::damaged(&self.path, what).record(position)
     }
 
     fn offset(&self, position: u64) -> Option<u64> {
@@ -381,27 +420,16 @@ impl RecCursor {
         if stated == Some(self.at) || (stated.is_none() && self.at == file.bytes()) {
             return Ok(());
         }
-        let Some(stated) = stated else {
-            let what = format!(
-                "the index ends after {} records, and the file has another at byte {}: the index is of \
-                 another file, or cut; make it again, or read without it (index=none)",
-                self.position, self.at
-            );
-            return Err(FormatError::damaged(&index.path, what).record(self.position));
-        };
-        let key = index.shown_key(self.position);
-        let what = match self.walk.part(file, stated) {
-            Ok(RecPart { flag: 0 | 1, .. }) => format!(
-                "the index leaves out what is at byte {} of the file, before byte {stated} of key {key}; \
-                 make it again, or read without it (index=none)",
-                self.at
-            ),
-            _ => format!(
-                "no magic number is at the offset {stated} that the index gives for key {key}, or none of a \
-                 record's beginning; the record before it ends at {}",
-                self.at
-            ),
-        };
+        let Some(stated) = stated else { return Err(index.ends_after(self.position, self.at)) };
+        if let Ok(RecPart { flag: 0 | 1, .. }) = self.walk.part(file, stated) {
+            return Err(index.leaves_out(self.position, self.at, stated));
+        }
+        let what = format!(
+            "no magic number is at the offset {stated} that the index gives for key {}, or none of a record's \
+             beginning; the record before it ends at {}",
+            index.shown_key(self.position),
+            self.at
+        );
         Err(FormatError::damaged(&index.path, what).record(self.position))
     }
 }

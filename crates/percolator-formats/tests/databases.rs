@@ -70,3 +70,12 @@ fn damage_is_named() {
         );
     }
 }
+
+/// What decides the records is the data file, wherever a link to it leads.
+#[test]
+fn the_file_of_an_lmdb_is_named() {
+    for format in ["lmdb-ocr", "lmdb-msgpack"] {
+        let file = &files_of(cases(format)[0])[0];
+        assert_eq!(open(file, &Options::default()).unwrap()[0].files(), [file.as_path()]);
+    }
+}

@@ -8,7 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use common::{Damaged, cases, check, damaged, files_of, name};
+use parquet::file::metadata::ParquetMetaDataReader;
 use percolator_formats::{FormatError, Options, Shard, parquet_file};
 
 fn open_all(files: &[PathBuf], options: &Options) -> Result<Vec<Arc<dyn Shard>>, FormatError> {
@@ -52,4 +54,21 @@ fn every_damage_is_told() {
             _ => variant.fails(&open, words(&variant)),
         }
     }
+}
+
+/// The reader of the offsets of pages takes as much memory as their number is stated to need.
+#[test]
+fn an_index_that_states_more_pages_than_it_has_bytes_is_damage() {
+    let mut bytes = fs::read(common::golden("parquet/page_index.parquet")).unwrap();
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&Bytes::from(bytes.clone())).unwrap();
+    let index = metadata.row_group(0).column(0).offset_index_range().unwrap();
+    let at = usize::try_from(index.start).unwrap();
+    // A list of structures, 2^31 - 1 of them.
+    bytes[at..at + 7].copy_from_slice(&[0x19, 0xFC, 0xFF, 0xFF, 0xFF, 0xFF, 0x07]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    fs::write(&path, &bytes).unwrap();
+    let error = parquet_file::open(&path, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("an index of pages cannot be parsed"), "{error}");
+    assert!(error.contains(&format!("byte {at}")), "{error}");
 }

@@ -158,6 +158,25 @@ fn keys_may_be_texts() {
     assert_eq!(cursor.advance().unwrap().unwrap().key, Key::Bytes(b"7"));
 }
 
+/// Whoever reads by position would never see what an index leaves out.
+#[test]
+fn an_index_that_is_cut_is_noticed_before_anything_is_read() {
+    let rec = [part(0, b"one"), part(0, b"two"), part(0, b"three")].concat();
+    let open = |idx: &str| {
+        let made = made(&rec, Some(idx));
+        record_io::open(&made.path("a.rec"), &options(Access::Mapped, &[])).map(drop)
+    };
+    assert_eq!(open("0\t0\n1\t12\n2\t24\n"), Ok(()));
+    for (idx, words) in [
+        ("0\t0\n1\t12\n", "the index ends after 2 records"),
+        ("", "the index ends after 0 records"),
+        ("1\t12\n2\t24\n", "the index leaves out what is at byte 0"),
+    ] {
+        let error = open(idx).unwrap_err().to_string();
+        assert!(error.contains("a.idx") && error.contains(words), "{words}: {error}");
+    }
+}
+
 #[test]
 fn an_index_of_another_file_is_noticed() {
     let rec = [part(0, b"one"), part(0, b"two"), part(0, b"three")].concat();

@@ -107,6 +107,11 @@ fn of_grouped_records_only_the_parts_that_are_used_are_read() {
     options.parts = Some(vec!["cls".to_owned()]);
     let read = records(&files_of(case("wds_by_ext"))[0], &options, &tar::open).unwrap();
     assert_eq!(read, [json!({"cls": "9"}), json!({"cls": "5"}), json!({"cls": "7"}), json!({"cls": "6"})]);
+    // As a feed names one of several parts, and a path into one.
+    options.parts = Some(vec!["no;cls".to_owned()]);
+    assert_eq!(records(&files_of(case("wds_by_ext"))[0], &options, &tar::open).unwrap(), read);
+    options.parts = Some(vec!["cls.0".to_owned()]);
+    assert_eq!(records(&files_of(case("wds_by_ext"))[0], &options, &tar::open).unwrap(), read);
 }
 
 #[test]

@@ -679,22 +679,17 @@ def formats():
                             ("parquet", "parquet/*.parquet")]:
         all_of(target, pattern)
     all_of("tar", "webdataset/*.tar*", 15000)
-    # A block of 64 KiB for what states the file, and zeros behind it, which a seed may lack.
     for name in ["group1_blocks", "group7_zstd", "empty"]:
-        packed = (FORMATS / f"array_record/{name}.array_record").read_bytes()
-        seed("array_record", name, packed)
-    for index in sorted(FORMATS.glob("litdata/*/index.json")):
-        chunk = index.with_name("chunk-0-0.bin")
-        if chunk.exists() and chunk.stat().st_size < 5000:
-            one = json.loads(index.read_text())
-            one["chunks"] = one["chunks"][:1]
-            both("litdata", index.parent.name, json.dumps(one).encode(), chunk)
-    for index in sorted(FORMATS.glob("mds/*/index.json")):
-        shard = index.with_name("shard.00000.mds")
-        if shard.exists() and shard.stat().st_size < 7000:
-            one = json.loads(index.read_text())
-            one["shards"] = one["shards"][:1]
-            both("mds", index.parent.name, json.dumps(one).encode(), shard)
+        seed("array_record", name, (FORMATS / f"array_record/{name}.array_record").read_bytes())
+    # An index that names several files is cut to the first.
+    for target, listed, file, most in [("litdata", "chunks", "chunk-0-0.bin", 5000),
+                                       ("mds", "shards", "shard.00000.mds", 7000)]:
+        for index in sorted(FORMATS.glob(f"{target}/*/index.json")):
+            data = index.with_name(file)
+            if data.exists() and data.stat().st_size < most:
+                one = json.loads(index.read_text())
+                one[listed] = one[listed][:1]
+                both(target, index.parent.name, json.dumps(one).encode(), data)
     for index in sorted(FORMATS.glob("megatron/*.idx")):
         both("megatron", index.stem, index, index.with_suffix(".bin"))
     for index in sorted(FORMATS.glob("recordio/*.idx")):

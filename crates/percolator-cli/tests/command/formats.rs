@@ -312,3 +312,27 @@ fn webdataset_and_pyarrow_read_what_is_written() {
         assert_eq!([&found[3], &found[4]], [&due["ints"]["values"], &due["meta"]["key"]]);
     }
 }
+
+/// So many files are not kept open, in the middle of any of them.
+#[test]
+fn many_files_become_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in 0..70 {
+        let lines: String = (0..3).map(|line| format!("{{\"id\": {}}}\n", 3 * file + line)).collect();
+        fs::write(folder.path().join(format!("{file:02}.jsonl")), lines).unwrap();
+    }
+    let pattern = format!("{}/*.jsonl", folder.path().display());
+    let merged = folder.path().join("all.tar").display().to_string();
+    said(&["convert", "shards", &pattern, "--out", &merged, "--quiet"]);
+    let shuffled = folder.path().join("shuffled.tar").display().to_string();
+    said(&["convert", "shards", &pattern, "--out", &shuffled, "--shuffle", "1", "--quiet"]);
+    let ids = |tar: &str| -> Vec<u64> {
+        let id = |line: &Value| line["parts"]["id"].as_str().unwrap().parse().unwrap();
+        lines(&["cat", tar, "--json"]).iter().map(id).collect()
+    };
+    assert!(ids(&merged).into_iter().eq(0..210));
+    let mut found = ids(&shuffled);
+    assert!(!found.is_sorted());
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..210));
+}

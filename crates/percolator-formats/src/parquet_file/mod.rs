@@ -17,13 +17,15 @@ use std::sync::{Arc, OnceLock};
 
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
+};
 
 use self::cursor::ParquetCursor;
 pub(crate) use self::decoded::DecodedRows;
 use self::pages::{Group, place_of};
 use self::source::ParquetSource;
-use self::thrift::{ThriftFault, schema_depth};
+use self::thrift::{ThriftFault, check_structure, schema_depth};
 use crate::columns::Columns;
 use crate::known_settings::KnownSettings;
 use crate::table_files::{caught, files_of, has_extension};
@@ -82,15 +84,25 @@ impl ParquetShard {
         let source = ParquetSource::open(path, options.access)?;
         let footer = check_ends(&source)?;
         let damaged = |what: String| FormatError::damaged(path, what).byte(footer);
-        // Rows are found by the offsets of pages; what stands in them is not asked for.
-        let reader_options = ArrowReaderOptions::new()
-            .with_offset_index_policy(PageIndexPolicy::Optional)
-            .with_column_index_policy(PageIndexPolicy::Skip);
-        let metadata =
-            caught(|| ArrowReaderMetadata::load(&source, reader_options).map_err(|error| error.to_string()));
-        let metadata = metadata.map_err(|what| damaged(format!("the footer cannot be parsed: {what}")))?;
-
-        let starts = check_footer(metadata.metadata(), footer).map_err(damaged)?;
+        let parsed = caught(|| {
+            let reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Skip);
+            reader.parse_and_finish(&source).map_err(|error| error.to_string())
+        });
+        let unparsed = |what: String| damaged(format!("the footer cannot be parsed: {what}"));
+        let parsed = parsed.map_err(unparsed)?;
+        let starts = check_footer(&parsed, footer).map_err(damaged)?;
+        check_offset_indexes(&parsed, &source)?;
+        let metadata = caught(|| {
+            // Rows are found by the offsets of pages; what stands in them is not asked for.
+            let mut reader = ParquetMetaDataReader::new_with_metadata(parsed)
+                .with_offset_index_policy(PageIndexPolicy::Optional)
+                .with_column_index_policy(PageIndexPolicy::Skip);
+            let metadata = reader.read_page_indexes(&source).and_then(|()| reader.finish());
+            let metadata = metadata.map_err(|error| error.to_string())?;
+            ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
+                .map_err(|error| error.to_string())
+        });
+        let metadata = metadata.map_err(unparsed)?;
         let columns = Columns::of(path, metadata.schema(), options)?;
         if metadata.schema().fields().is_empty() {
             return Err(FormatError::refused(path, "it has no columns"));
@@ -194,6 +206,23 @@ fn check_footer(metadata: &ParquetMetaData, footer: u64) -> Result<Vec<u64>, Str
         true => Ok(starts),
         false => Err(format!("the footer states {stated} rows, and its row groups have {before}")),
     }
+}
+
+/// Checks that the offsets of pages are whole: their reader asks for as much memory as they say to need.
+fn check_offset_indexes(metadata: &ParquetMetaData, source: &ParquetSource) -> Result<(), FormatError> {
+    let chunks = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
+    for range in chunks.filter_map(ColumnChunkMetaData::offset_index_range) {
+        let at = range.start;
+        check_structure(&source.bytes(range)?).map_err(|fault| {
+            let what = match fault {
+                ThriftFault::Cut => "it ends too early",
+                ThriftFault::Damaged(what) => what,
+            };
+            let what = format!("an index of pages cannot be parsed: {what}");
+            FormatError::damaged(source.path(), what).byte(at)
+        })?;
+    }
+    Ok(())
 }
 
 fn check_group(group: &RowGroupMetaData, footer: u64) -> Result<(), String> {

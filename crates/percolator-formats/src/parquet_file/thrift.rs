@@ -1,5 +1,5 @@
 //! The little of Thrift's compact protocol that is looked at before the decoder is: how deep the schema is,
-//! and how large pages say they are.
+//! how large pages say they are, and whether an index is whole.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -202,6 +202,11 @@ pub(super) fn schema_depth(footer: &[u8]) -> Result<usize, ThriftFault> {
         Ok(())
     })?;
     Ok(deepest)
+}
+
+/// Whether bytes begin with a whole structure, of which no list states more elements than there are bytes.
+pub(super) fn check_structure(bytes: &[u8]) -> Result<(), ThriftFault> {
+    Reader { rest: bytes }.skip(STRUCT, 0)
 }
 
 /// The head of the page that bytes begin with.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::names::TarNames;
 use super::walk::{TarKept, TarWalk};
 use super::{TarGrammar, TarPieces, TarShard};
-use crate::{Cursor, FormatError, Grammar, Key, Place, Record, Seeks, Shard};
+use crate::{Cursor, FormatError, Grammar, Key, Options, Place, Record, Seeks, Shard};
 
 /// A tar whose members were sorted into records, in the order of the records' first members.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub(super) struct GroupedTarShard {
 }
 
 impl GroupedTarShard {
-    /// Goes over the headers, and keeps the members of these fields, or all.
-    pub(super) fn new(tar: TarShard, fields: Option<&[String]>) -> Result<Self, FormatError> {
+    /// Goes over the headers, and keeps the members that are wanted.
+    pub(super) fn new(tar: TarShard, options: &Options) -> Result<Self, FormatError> {
         let path = tar.file.path();
         if tar.packing.is_some() {
             let what = "group=shard needs members in any order, and it is compressed as a whole; unpack it";
@@ -47,10 +47,10 @@ impl GroupedTarShard {
             if record == next {
                 records.push((walk.key().into(), TarPieces::Several(Vec::new())));
             }
-            let is_wanted = fields.is_none_or(|fields| fields.iter().any(|field| field == walk.field()));
-            if let (true, Some((_, pieces))) =
-                (is_wanted, usize::try_from(record).ok().and_then(|record| records.get_mut(record)))
-            {
+            if let (true, Some((_, pieces))) = (
+                options.wants(walk.field()),
+                usize::try_from(record).ok().and_then(|record| records.get_mut(record)),
+            ) {
                 pieces.add(member, tar.file.bytes());
             }
         }

@@ -85,8 +85,11 @@ fn is_named_tar(path: &Path) -> bool {
 fn tars_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if is_named_tar(&path) && path.is_file() {
+        let entry = entry?;
+        let path = entry.path();
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        // A link that leads nowhere is an error: its records would be missing.
+        if is_named_tar(&path) && !is_hidden && std::fs::metadata(&path)?.is_file() {
             files.push(path);
         }
     }
@@ -106,7 +109,7 @@ fn open_file(path: &Path, options: &Options, group: TarGroup) -> Result<Arc<dyn 
     };
     match group {
         TarGroup::Once | TarGroup::Run => Ok(Arc::new(shard)),
-        TarGroup::Shard => Ok(Arc::new(GroupedTarShard::new(shard, options.parts.as_deref())?)),
+        TarGroup::Shard => Ok(Arc::new(GroupedTarShard::new(shard, options)?)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The parts of records as columns of Arrow: their types, found in the records, and their values.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use arrow_array::{
@@ -7,7 +8,7 @@ use arrow_array::{
     Int16Array, Int32Array, Int64Array, ListArray, NullArray, StringArray, StructArray, UInt8Array,
     UInt16Array, UInt32Array, UInt64Array,
 };
-use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields};
 use half::{bf16, f16};
 
@@ -136,12 +137,6 @@ impl ColumnType {
                 Some(Value::Bool(truth)) => Some(*truth),
                 _ => None,
             }))),
-            ColumnType::Number(ElementType::Bool) => {
-                Arc::new(BooleanArray::from_iter(values.iter().map(|value| match value {
-                    Some(Value::Bool(truth)) => Some(*truth),
-                    other => number(other.as_ref()).map(|[byte]| byte != 0),
-                })))
-            }
             ColumnType::Int => {
                 Arc::new(Int64Array::from_iter(values.iter().map(int).collect::<Result<Vec<_>, _>>()?))
             }
@@ -194,55 +189,47 @@ fn int(value: &Option<Value<'_>>) -> Result<Option<i64>, String> {
     }
 }
 
-/// Numbers of a stated type: those of arrays, and integers that fit.
+/// Numbers of a stated type: those of arrays, and integers and truth values that fit.
 fn numbers(dtype: ElementType, values: &[Option<Value<'_>>]) -> Result<ArrayRef, String> {
-    macro_rules! numbers {
-        ($array:ident, $number:ty) => {
-            Arc::new($array::from_iter(
-                values.iter().map(|value| number(value.as_ref()).map(<$number>::from_le_bytes)),
-            ))
+    let mut bytes = Vec::with_capacity(values.len().saturating_mul(dtype.bytes()));
+    for value in values {
+        let number = match value {
+            Some(Value::Array(array)) => {
+                bytes.extend_from_slice(&array.bytes);
+                continue;
+            }
+            Some(Value::Int(number)) => i128::from(*number),
+            Some(Value::UInt(number)) => i128::from(*number),
+            Some(Value::Bool(truth)) => i128::from(*truth),
+            _ => 0,
         };
+        if !integers_of(dtype).contains(&number) {
+            return Err(format!("{number} in a column of {}", ColumnType::Number(dtype).arrow()));
+        }
+        bytes.extend(number.to_le_bytes().iter().take(dtype.bytes()));
     }
-    macro_rules! integers {
-        ($array:ident, $number:ty) => {{
-            let one = |value: &Option<Value<'_>>| -> Result<Option<$number>, String> {
-                let fit = match value {
-                    Some(Value::Int(number)) => <$number>::try_from(*number).ok(),
-                    Some(Value::UInt(number)) => <$number>::try_from(*number).ok(),
-                    other => return Ok(number(other.as_ref()).map(<$number>::from_le_bytes)),
-                };
-                fit.map(Some)
-                    .ok_or_else(|| format!("{value:?} in a column of {}", ColumnType::Number(dtype).arrow()))
-            };
-            Arc::new($array::from_iter(values.iter().map(one).collect::<Result<Vec<_>, _>>()?))
-        }};
-    }
-    Ok(match dtype {
-        ElementType::I8 => integers!(Int8Array, i8),
-        ElementType::I16 => integers!(Int16Array, i16),
-        ElementType::I32 => integers!(Int32Array, i32),
-        ElementType::I64 => integers!(Int64Array, i64),
-        ElementType::U8 => integers!(UInt8Array, u8),
-        ElementType::U16 => integers!(UInt16Array, u16),
-        ElementType::U32 => integers!(UInt32Array, u32),
-        ElementType::U64 => integers!(UInt64Array, u64),
-        ElementType::F16 => numbers!(Float16Array, f16),
-        ElementType::F64 => numbers!(Float64Array, f64),
-        // Every bfloat16 is a float of 32 bits.
-        ElementType::Bf16 => Arc::new(Float32Array::from_iter(
-            values
-                .iter()
-                .map(|value| number(value.as_ref()).map(|bytes| bf16::from_le_bytes(bytes).to_f32())),
-        )),
-        _ => numbers!(Float32Array, f32),
-    })
+    let nulls = NullBuffer::from_iter(values.iter().map(Option::is_some));
+    Ok(primitive(dtype, &bytes, Some(nulls)))
 }
 
-/// The bytes of an array of one number.
-fn number<const N: usize>(value: Option<&Value<'_>>) -> Option<[u8; N]> {
-    match value {
-        Some(Value::Array(array)) => array.bytes.first_chunk().copied(),
-        _ => None,
+/// The integers that a type has; of floats, the zero of a null.
+fn integers_of(dtype: ElementType) -> RangeInclusive<i128> {
+    macro_rules! all_of {
+        ($number:ty) => {
+            <$number>::MIN.into()..=<$number>::MAX.into()
+        };
+    }
+    match dtype {
+        ElementType::I8 => all_of!(i8),
+        ElementType::I16 => all_of!(i16),
+        ElementType::I32 => all_of!(i32),
+        ElementType::I64 => all_of!(i64),
+        ElementType::U8 => all_of!(u8),
+        ElementType::U16 => all_of!(u16),
+        ElementType::U32 => all_of!(u32),
+        ElementType::U64 => all_of!(u64),
+        ElementType::Bool => 0..=1,
+        _ => 0..=0,
     }
 }
 
@@ -266,7 +253,7 @@ fn arrays<'a>(
 }
 
 /// Lists in lists, out of the bytes of arrays: an array's elements are never values of their own.
-fn nested(depth: usize, leaf: &ColumnType, arrays: &[Option<&Array<'_>>]) -> Result<ArrayRef, String> {
+fn nested(depth: usize, dtype: ElementType, arrays: &[Option<&Array<'_>>]) -> Result<ArrayRef, String> {
     let mut levels = vec![Vec::new(); depth];
     for array in arrays {
         let Some(array) = array else {
@@ -279,17 +266,13 @@ fn nested(depth: usize, leaf: &ColumnType, arrays: &[Option<&Array<'_>>]) -> Res
             if lists.saturating_mul(*extent) > VALUES_MAX || lists > (array.bytes.len() as u64).max(1 << 16) {
                 return Err(format!("{:?} lists, and a column has up to {VALUES_MAX} values", array.shape));
             }
-            let length = usize::try_from(*extent).map_err(|error| error.to_string())?;
-            level.extend(std::iter::repeat_n(
-                length,
-                usize::try_from(lists).map_err(|error| error.to_string())?,
-            ));
+            let fits = |count: u64| usize::try_from(count).map_err(|error| error.to_string());
+            level.extend(std::iter::repeat_n(fits(*extent)?, fits(lists)?));
             lists = lists.saturating_mul(*extent);
         }
     }
     let bytes: Vec<u8> = arrays.iter().flatten().flat_map(|array| array.bytes.iter().copied()).collect();
-    let ColumnType::Number(dtype) = leaf else { return Err("no numbers".to_owned()) };
-    let mut built = primitive(*dtype, &bytes);
+    let mut built = primitive(dtype, &bytes, None);
     for (level, lengths) in levels.into_iter().enumerate().rev() {
         let field = Arc::new(Field::new("item", built.data_type().clone(), true));
         let nulls = (level == 0).then(|| NullBuffer::from_iter(arrays.iter().map(Option::is_some)));
@@ -299,15 +282,19 @@ fn nested(depth: usize, leaf: &ColumnType, arrays: &[Option<&Array<'_>>]) -> Res
 }
 
 /// Numbers out of their bytes.
-fn primitive(dtype: ElementType, bytes: &[u8]) -> ArrayRef {
+fn primitive(dtype: ElementType, bytes: &[u8], nulls: Option<NullBuffer>) -> ArrayRef {
     macro_rules! of {
         ($array:ident, $number:ty) => {{
             let numbers = bytes.as_chunks::<{ size_of::<$number>() }>().0;
-            Arc::new($array::from_iter_values(numbers.iter().map(|it| <$number>::from_le_bytes(*it))))
+            let numbers: ScalarBuffer<_> = numbers.iter().map(|it| <$number>::from_le_bytes(*it)).collect();
+            Arc::new($array::new(numbers, nulls))
         }};
     }
     match dtype {
-        ElementType::Bool => Arc::new(BooleanArray::from_iter(bytes.iter().map(|byte| Some(*byte != 0)))),
+        ElementType::Bool => {
+            let truths: BooleanBuffer = bytes.iter().map(|byte| *byte != 0).collect();
+            Arc::new(BooleanArray::new(truths, nulls))
+        }
         ElementType::I8 => of!(Int8Array, i8),
         ElementType::I16 => of!(Int16Array, i16),
         ElementType::I32 => of!(Int32Array, i32),
@@ -321,7 +308,7 @@ fn primitive(dtype: ElementType, bytes: &[u8]) -> ArrayRef {
         // Every bfloat16 is a float of 32 bits.
         ElementType::Bf16 => {
             let numbers = bytes.as_chunks::<2>().0.iter().map(|it| bf16::from_le_bytes(*it).to_f32());
-            Arc::new(Float32Array::from_iter_values(numbers))
+            Arc::new(Float32Array::new(numbers.collect(), nulls))
         }
         _ => of!(Float32Array, f32),
     }
@@ -349,7 +336,7 @@ fn list(inner: &ColumnType, values: &[Option<Value<'_>>]) -> Result<ArrayRef, St
     if let ColumnType::Number(dtype) = leaf
         && let Some(arrays) = arrays(depth, *dtype, values)
     {
-        return nested(depth, leaf, &arrays);
+        return nested(depth, *dtype, &arrays);
     }
     let (mut children, mut lengths, mut is_there) = (Vec::new(), Vec::new(), Vec::new());
     for value in values {
