@@ -67,6 +67,10 @@ impl Source for Paired {
         self.first.path()
     }
 
+    fn paths(&self) -> Vec<PathBuf> {
+        [&self.first, &self.second].into_iter().flat_map(|source| source.paths()).collect()
+    }
+
     fn records(&self) -> Option<u64> {
         self.first.records()
     }

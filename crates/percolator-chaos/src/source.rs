@@ -1,6 +1,6 @@
 //! A source whose records and cursors may fail.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,6 +65,10 @@ impl Drop for ChaosSource {
 impl Source for ChaosSource {
     fn path(&self) -> &Path {
         self.inner.path()
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        self.inner.paths()
     }
 
     fn records(&self) -> Option<u64> {

@@ -195,9 +195,8 @@ fn braces(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
     let Some(text) = path.to_str() else { return Ok(vec![path.to_owned()]) };
     let Some((before, rest)) = text.split_once('{') else { return Ok(vec![path.to_owned()]) };
     let Some((range, after)) = rest.split_once('}') else { return Ok(vec![path.to_owned()]) };
-    let too_many = || FormatError::refused(path, format!("its ranges stand for more than {NAMES_MAX} names"));
     if text.matches('{').count() > RANGES_MAX {
-        return Err(too_many());
+        return Err(FormatError::refused(path, format!("it has more than {RANGES_MAX} ranges in braces")));
     }
     let names: Vec<String> = match range.split_once("..") {
         None => range.split(',').map(str::to_owned).collect(),
@@ -217,7 +216,8 @@ fn braces(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
     for name in names {
         found.extend(braces(Path::new(&format!("{before}{name}{after}")))?);
         if found.len() as u64 > NAMES_MAX {
-            return Err(too_many());
+            let what = format!("its ranges stand for more than {NAMES_MAX} names");
+            return Err(FormatError::refused(path, what));
         }
     }
     Ok(found)

@@ -153,6 +153,10 @@ impl Source for Joined {
         &self.path
     }
 
+    fn paths(&self) -> Vec<PathBuf> {
+        self.sources.iter().flat_map(|source| source.paths()).collect()
+    }
+
     fn records(&self) -> Option<u64> {
         let add = |sum: u64, number| Some(sum.saturating_add(self.records_of(number)?));
         (0..self.sources.len()).try_fold(0, add)

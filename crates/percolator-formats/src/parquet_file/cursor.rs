@@ -21,8 +21,8 @@ pub(super) struct ParquetCursor {
     shard: Arc<ParquetShard>,
     /// The next row's number in the file.
     next: u64,
-    /// Whether rows were asked for in another order: then batches are kept for those that are yet to come.
-    is_shuffled: bool,
+    /// Whether the next row was sought. Then its batch is kept for those that are yet to come.
+    is_sought: bool,
     batch: Option<Arc<Batch>>,
     reader: Option<Reader>,
     packed: Vec<u8>,
@@ -38,7 +38,7 @@ struct Reader {
 
 impl ParquetCursor {
     pub(super) fn new(shard: Arc<ParquetShard>) -> Self {
-        ParquetCursor { shard, next: 0, is_shuffled: false, batch: None, reader: None, packed: Vec::new() }
+        ParquetCursor { shard, next: 0, is_sought: false, batch: None, reader: None, packed: Vec::new() }
     }
 
     /// Decodes the batch that has a row, unless it is decoded. Batches begin at multiples of their number of
@@ -52,9 +52,7 @@ impl ParquetCursor {
         let batch_rows = self.shard.batch_rows(group)?;
         let first = row.saturating_sub(row.checked_rem(batch_rows as u64).unwrap_or_default());
         let place = (self.shard.number, group, first);
-        if self.is_shuffled
-            && let Some(batch) = self.shard.decoded.get(place)
-        {
+        if let Some(batch) = self.shard.decoded.get(place) {
             self.batch = Some(batch);
             return Ok(());
         }
@@ -76,7 +74,7 @@ impl ParquetCursor {
         }
         reader.next = first.saturating_add(due);
         let batch = Arc::new(Batch { group, first, rows: due, columns: batch.columns().to_vec() });
-        if self.is_shuffled {
+        if self.is_sought {
             self.shard.decoded.keep(place, &batch);
         }
         self.batch = Some(batch);
@@ -152,7 +150,7 @@ impl Cursor for ParquetCursor {
             pack_row(&batch.columns, &self.shard.columns.names, row, packed).map_err(|Fault(what)| what)
         })
         .map_err(|what| FormatError::damaged(self.shard.source.path(), what).record(position))?;
-        self.next = position.saturating_add(1);
+        (self.next, self.is_sought) = (position.saturating_add(1), false);
         Ok(Some(Record { key: Key::None, value: Lent::Buffer(&self.packed), place: [position, 0] }))
     }
 
@@ -172,7 +170,7 @@ impl Cursor for ParquetCursor {
                 format!("there are {} rows, and no place {place:?}: the file has changed", self.shard.rows());
             return Err(FormatError::damaged(self.shard.source.path(), what).record(position));
         }
-        self.is_shuffled |= row != self.next;
+        self.is_sought = row != self.next;
         self.next = row;
         Ok(())
     }
