@@ -425,8 +425,8 @@ impl RecCursor {
             return Err(index.leaves_out(self.position, self.at, stated));
         }
         let what = format!(
-            "no magic number is at the offset {stated} that the index gives for key {}, or none of a record's \
-             beginning; the record before it ends at {}",
+            "no magic number is at the offset {stated} that the index gives for key {}, or none of a \
+             record's beginning; the record before it ends at {}",
             index.shown_key(self.position),
             self.at
         );
